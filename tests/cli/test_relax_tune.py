@@ -122,21 +122,11 @@ def test_bad_input_is_one_line_on_standard_error_and_exit_code_two(
     assert captured.err.count("\n") == 1
 
 
-def test_a_folder_is_kept_unless_forced_and_gone_where_nothing_came_of_it(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_folder_is_gone_where_nothing_came_of_it(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "tune"
-    endless = [*FLAGS, *SEARCH, "--max-sweeps", "1", "--out", str(out)]
-    assert main(endless) == 2
+    assert main([*FLAGS, *SEARCH, "--max-sweeps", "1", "--out", str(out)]) == 2
     assert "does not converge" in capsys.readouterr().err
     assert not out.exists()
-    out.mkdir()
-    (out / "mine").touch()
-    assert main([*FLAGS, *SEARCH, "--out", str(out)]) == 2
-    assert "not empty" in capsys.readouterr().err
-    assert main([*FLAGS, *SEARCH, "--out", str(out), "--force", "--quiet"]) == 0
-    assert (out / "mine").exists()
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.slow

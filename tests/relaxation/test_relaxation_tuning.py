@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.backends import Backend
-from paracosm.errors import InputError, MissingExtraError
+from paracosm.errors import InputError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import run_relaxation
@@ -267,18 +265,6 @@ def test_a_search_can_be_made_again_and_counts_its_runs() -> None:
     assert counted == [*range(1, total + 1)]
 
 
-def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> None:
-    storage = f"sqlite:///{tmp_path / 'x.db'}"
-    for _ in range(2):
-        found = small(storage=storage)
-    (name,) = optuna.get_all_study_names(storage)
-    stored = optuna.load_study(study_name=name, storage=storage)
-    assert [trial.value for trial in stored.trials] == [
-        trial.measured.objective for trial in found.trials
-    ]
-    assert stored.best_trial.number == found.best.number
-
-
 @pytest.mark.slow
 def test_several_jobs_find_what_one_does() -> None:
     assert small(jobs=2) == small()
@@ -308,23 +294,6 @@ def test_a_search_without_success_says_so() -> None:
     found = search(SMALL, "alpha=0.9..1, omega=1..5", seeds=3, trials=3).summary()
     assert found.status == "failed"
     assert any("stagnates" in sentence for sentence in found.remarks)
-
-
-def test_optuna_says_nothing_and_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    small()
-    assert capsys.readouterr() == ("", "")
-    assert optuna.logging.get_verbosity() == before
-
-
-def test_without_optuna_the_command_that_installs_it_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[tune\]"'):
-        small()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import paracosm
 from paracosm.backends import Backend
 from paracosm.cli import main
-from paracosm.errors import InputError
+from paracosm.errors import InputError, MissingExtraError
 from paracosm.report.runs import answer
 from paracosm.results import RelaxationSummary, TuningSummary
 from paracosm.results.tuning import Parameter
@@ -284,6 +285,24 @@ def test_a_best_that_does_not_converge_is_said_to(
 def test_what_cannot_run_leaves_the_folder_free(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='unknown method "nope"'):
         tuned(relaxation(), tmp_path / "out", "method=jacobi|nope", trials=4)
+    assert not (tmp_path / "out").exists()
+
+
+def test_optuna_says_nothing_and_is_left_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = optuna.logging.get_verbosity()
+    tuned(relaxation(), tmp_path / "out", trials=1)
+    assert capsys.readouterr() == ("", "")
+    assert optuna.logging.get_verbosity() == before
+
+
+def test_without_optuna_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[tune\]"'):
+        tuned(relaxation(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
