@@ -239,9 +239,9 @@ class Sweep(Result[S]):
     """The runs of a study with a grid: `points`, and a `table` of varied arguments and results."""
 
     def __init__(self, path: Path, keep: object = None) -> None:
-        from paracosm.studies import RunFolder, read_sweep, runs_in
+        from paracosm.studies import RunFolder, finished_runs_in, read_sweep
 
-        runs, failed = runs_in(path)
+        runs, failed = finished_runs_in(path)
         folders = [RunFolder.open(run) for run in runs]
         self._points: list[Result[S]] = [opened(folder, keep) for folder in folders]
         self._varied = [row["varied"] for row in read_sweep(path) if row["point"] not in failed]

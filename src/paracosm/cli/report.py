@@ -11,7 +11,7 @@ from typer import Argument, Option
 from paracosm.cli.options import Quiet, make_folder
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
-from paracosm.studies import RunFolder, runs_in
+from paracosm.studies import RunFolder, finished_runs_in
 from paracosm.timeline import write_trace
 
 
@@ -33,7 +33,7 @@ def report(
 
     folders, failed = [], dict[str, str]()
     for path in runs:
-        names, why_not = runs_in(path)
+        names, why_not = finished_runs_in(path)
         folders += [RunFolder.open(name) for name in names]
         failed |= why_not
     page = out or runs[0] / "report.html"

@@ -142,7 +142,8 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         runs, failed = runs_in(out)
-        write_report_of(runs, out, failed)
+        if runs:
+            write_report_of(runs, out, failed)
         _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
         show_summary(summary, out, flags.json, announced)
@@ -244,7 +245,8 @@ def show_summary(
     if ended.why is not None and not explained and not is_noisy:
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
-        say(f"report: {out / 'report.html'}")
+        if (out / "report.html").exists():
+            say(f"report: {out / 'report.html'}")
         say(f"next: {_next_command(out)}")
     else:
         say("next: the same with --out runs/NAME writes a report with figures")

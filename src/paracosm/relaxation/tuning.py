@@ -72,10 +72,13 @@ class TimeOverFaultFree:
         self.space = read_space(space, _argument)
         self.config = validated(RelaxConfig, _completed(arguments, self.space), "relax")
         self.limit = limit
-        self._check_config()
+        self._check()
         self.runs = Simulations(self.config, limit)
+        for share in (0.0, 1.0):  # what is refused is so at an end
+            ends = {name: parameter.at(share) for name, parameter in self.space.items()}
+            self.runs.check(self._setting(ends))
 
-    def _check_config(self) -> None:
+    def _check(self) -> None:
         config = self.config
         for is_wrong, message in (
             (
@@ -97,12 +100,6 @@ class TimeOverFaultFree:
         ):
             if is_wrong:
                 raise InputError(message)
-
-    def check(self) -> None:
-        """Refuse ranges at whose ends nothing can be run."""
-        for share in (0.0, 1.0):
-            ends = {name: parameter.at(share) for name, parameter in self.space.items()}
-            self.runs.check(self._setting(ends))
 
     def total(self, trials: int, seeds: int) -> int:
         """Return the number of runs, including those that can be skipped."""

@@ -99,7 +99,7 @@ Ran = Callable[[int], None]
 
 
 class Evaluator(Protocol):
-    """Runs trials, and knows what is best to try."""
+    """Runs trials, and knows what is best to try; it refuses what cannot be tuned when made."""
 
     objective: str  # name of the number
     maximize: bool
@@ -107,9 +107,6 @@ class Evaluator(Protocol):
     seeds: int  # runs of each, by default
     at_a_time: int  # trials suggested at a time, whatever the jobs
     space: dict[str, Parameter]  # what is varied
-
-    def check(self) -> None:
-        """Raise InputError for what cannot be tuned."""
 
     def total(self, trials: int, seeds: int) -> int:
         """Return the number of runs."""

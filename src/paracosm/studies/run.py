@@ -259,15 +259,21 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
 def runs_in(folder: Path) -> tuple[list[Path], dict[str, str]]:
     """Return the runs of a sweep's folder in its order, and why other points could not run; any
     other folder is returned unchanged.
-
-    Raises:
-        InputError: no run is finished yet.
     """
     if not (folder / SWEEP).is_file():
         return [folder], {}
     rows = read_sweep(folder)
     failed = {row["point"]: str(row["error"]) for row in rows if "code" in row}
-    runs = [folder / row["point"] for row in rows if row["point"] not in failed]
+    return [folder / row["point"] for row in rows if row["point"] not in failed], failed
+
+
+def finished_runs_in(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """Return what `runs_in` does.
+
+    Raises:
+        InputError: no run is finished yet.
+    """
+    runs, failed = runs_in(folder)
     if not runs:
         why = "".join(f": {name}: {error}" for name, error in [*failed.items()][:1])
         raise InputError(f"{folder}: no run of this sweep is finished yet{why}")

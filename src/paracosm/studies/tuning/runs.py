@@ -165,9 +165,6 @@ class StudyRuns:
         self.maximize = objective.maximize
         self.space = space_of(study, text)
 
-    def check(self) -> None:
-        """Do nothing: a trial that cannot be run counts as worse than any other."""
-
     def total(self, trials: int, seeds: int) -> int:
         """Return the number of runs."""
         return seeds * (trials + 2)

@@ -100,7 +100,6 @@ def tune(
     """
     optuna, hooks = require("optuna", "tune", "tuning"), hooks or Hooks()
     evaluator, (trials, seeds) = config.evaluator, config.counts
-    evaluator.check()
     searched = range(seed, seed + seeds)
     fresh = range(searched.stop, searched.stop + seeds)
     counter = itertools.count(1)
