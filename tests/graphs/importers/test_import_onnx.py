@@ -253,6 +253,18 @@ def test_ops_without_a_gradient_are_named(tmp_path: Path) -> None:
         read_onnx(path, train=True)
 
 
+@pytest.mark.parametrize("domain", ["com.example", "com.microsoft", "ai.onnx.contrib"])
+def test_ops_of_a_domain_without_a_version_leave_their_outputs_open(
+    domain: str, chain: Path
+) -> None:
+    model = ModelProto.FromString(chain.read_bytes())
+    model.graph.node[1].domain, model.graph.node[1].op_type = domain, "Own"
+    chain.write_bytes(model.SerializeToString())
+    graph = read_onnx(chain, sizes={"N": 16})
+    assert work(graph, "onnx.MatMul") == [2 * 16 * 4 * 8, 0]
+    assert graph.provenance["without_shape"] == 1
+
+
 def test_a_model_without_parameters_cannot_be_trained(tmp_path: Path) -> None:
     path = write_model(
         tmp_path / "none.onnx",

@@ -75,8 +75,8 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
     weights = _weights(graph)
     tensors = _known_tensors(declared) | weights
     nodes = tuple(map(_node, graph.node))
-    inferred, constants = _infer_shapes(model, where)
     versions = {opset.domain: opset.version for opset in model.opset_import}
+    inferred, constants = _infer_shapes(model, where)
     return Model(
         nodes=nodes,
         inputs=tuple(info.name for info in graph.input if info.name not in weights),
@@ -253,8 +253,14 @@ def _infer_shapes(model: Any, where: str) -> tuple[dict[str, TensorArgument], di
     onnx's inference follows most of these numbers itself. Where shapes remain unknown, those that
     it found allow others to be computed; they become constants of the model, and it infers again.
     """
+    from onnx.defs import onnx_opset_version
     from onnx.shape_inference import InferenceError, infer_shapes
 
+    own = ("", "ai.onnx")  # names of onnx's own ops
+    imported = {"" if opset.domain in own else opset.domain for opset in model.opset_import}
+    needed = {"" if node.domain in own else node.domain for node in model.graph.node}
+    for domain in needed - imported:
+        model.opset_import.add(domain=domain, version=1 if domain else onnx_opset_version())
     for node in model.graph.node:
         if node.op_type in _LIKE_FIRST_INPUT:
             node.op_type, node.domain = "Identity", ""
