@@ -6,8 +6,10 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import child
 import pytest
@@ -144,8 +146,22 @@ def test_a_link_in_what_the_user_types_is_followed(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ folders of runs from elsewhere
 
 
-@pytest.mark.parametrize("kind", PLANT)
-@pytest.mark.parametrize("name", sorted({*FILES, ".lock", "anything"}))
+def planted(names: Iterable[str], of_every_kind: Sequence[str]) -> list[Any]:
+    """Return names of files and what stands in their place: every day links, and for some all."""
+    return [
+        pytest.param(
+            name,
+            kind,
+            marks=[] if kind == "link" or name in of_every_kind else [pytest.mark.slow],
+        )
+        for name, kind in product(sorted(names), PLANT)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    planted({*FILES, ".lock", "anything"}, (".lock", "runs.jsonl", "summary.json")),
+)
 def test_a_run_into_a_folder_from_elsewhere(
     name: str, kind: str, finished: Path, tmp_path: Path
 ) -> None:
@@ -169,8 +185,9 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", PLANT)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "kind"), planted(FILES, of_every_kind=("metrics.arrows", "summary.json"))
+)
 def test_reading_a_folder_from_elsewhere_ends(
     name: str, kind: str, finished: Path, tmp_path: Path
 ) -> None:
