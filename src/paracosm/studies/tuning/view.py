@@ -82,13 +82,18 @@ def _near(summary: TuningSummary) -> str:
     )
 
 
+def _first_to_last(seeds: Sequence[int]) -> str:
+    first, last = seeds
+    return f"{first:,} to {last:,}" if first < last else f"{first:,}"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Best": _best,
     "Policy": lambda summary: (policy := summary.best.get("checkpoint")) and f'"{policy}"',
     "Within 1 % of it": lambda summary: _near(summary) or None,
-    "Fresh seeds": figure("fresh_seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
+    "Fresh seeds": figure("fresh_seeds", _first_to_last),
     "Trials": figure("trials", "n"),
-    "Seeds": figure("seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
+    "Seeds": figure("seeds", _first_to_last),
     "Without faults": figure("fault_free_time.median", "s"),
 }
 
