@@ -34,6 +34,7 @@ SOUND: dict[str, dict[str, Any]] = {
     },
     "ThroughputConfig": {"profile": str(PROFILE), "workers": 2, "bandwidth": "1Gbit/s"},
     "EmulateConfig": {"script": __file__, "world_size": 8, "bandwidth": "1Gbit/s"},
+    "DeviceEmulateConfig": {"script": __file__, "hardware": "dgx-h100", "world_size": 8},
     "PlanConfig": {"profile": "none.profile", "target": "loss <= 1", "workers": "1,2"},
     "StrategyPlanConfig": {
         "model": "llama-8b", "hardware": "h100-sxm", "tokens": 1e9, "batch_tokens": 4e6,
