@@ -33,6 +33,7 @@ from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
 from paracosm.emulation.device.state import Device
 from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.tensors import answer_for_tensors
 from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
 from paracosm.emulation.rank.launchers import keep_device
@@ -80,6 +81,7 @@ def prepare_device(
         device.title, device.capability, device.memory, setting.config.ranks_per_machine
     )
     show_device(properties, writer, streams, memory, refuse)
+    answer_for_tensors(refuse)
     have_kernels_of_gpus()
     choose_attention_as_gpus(device.capability)
     leave_out_compilation(lambda text: writer.notes.setdefault(text))

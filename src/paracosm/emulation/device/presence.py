@@ -55,7 +55,6 @@ def show_device(
     _low_level(properties, streams, memory, synchronize)
     _high_level(properties, streams, memory, synchronize, refused)
     _of_torch(properties)
-    _without_pinning()
     _generators()
 
 
@@ -247,21 +246,6 @@ def _of_torch(properties: Properties) -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
     # torch.tensor(..., device="cuda") then moves where the tracer sees it.
     torch._C._set_only_lift_cpu_tensors(True)
-
-
-def _without_pinning() -> None:
-    """Pinned memory is memory: copies from it are recorded with what the script says of them."""
-
-    def pin_memory(tensor: Tensor, device: Any = None) -> Tensor:
-        return tensor
-
-    replaced: dict[str, Any] = {
-        "pin_memory": pin_memory,
-        "is_pinned": lambda tensor, device=None: True,
-        "record_stream": lambda tensor, stream: None,
-    }
-    for name, call in replaced.items():
-        setattr(Tensor, name, call)
 
 
 def _generators() -> None:
