@@ -32,6 +32,7 @@ _DEVICE_TYPES = 21
 _HEADER = 2  # entries of a table of virtual functions before its first function (Itanium C++ ABI)
 
 _HOOKS = "_ZN2at6detail12getCUDAHooksEv"
+_MEMORY = "_ZN3c1015GetCPUAllocatorEv"
 _GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
 
 _kept: list[Any] = []  # what C++ refers to must not be freed
@@ -60,6 +61,13 @@ def _put_in_place(devices: int) -> None:
         lambda hooks, device: True
     )
     count = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p)(lambda guard: devices)
+    nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda hooks: None)
+    memory = getattr(c10, _MEMORY)
+    memory.restype = ctypes.c_void_p
+    pinned = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda hooks: memory())
+    is_pinned = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)(
+        lambda hooks, address: True
+    )
     hooks = getattr(cpu, _HOOKS)
     hooks.restype = ctypes.c_void_p
     _answer(
@@ -68,7 +76,11 @@ def _put_in_place(devices: int) -> None:
         {
             **dict.fromkeys(("isBuilt", "isAvailable", "hasCUDA"), yes),
             "hasPrimaryContext": has_context,
+            "init": nothing,
             "deviceCount": count,
+            # Pinned memory, which C++ takes for itself, is memory.
+            "getPinnedMemoryAllocator": pinned,
+            "isPinnedPtr": is_pinned,
         },
     )
     python: Any = torch._C._acc

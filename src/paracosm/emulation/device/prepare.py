@@ -73,7 +73,8 @@ def prepare_device(
     process = os.getpid()
 
     def save() -> None:
-        if os.getpid() == process:
+        if os.getpid() == process and not writer.is_finished:
+            writer.is_finished = True
             writer.recording(list(memory.storages())).save(device.recording)
 
     atexit.register(save)
@@ -89,7 +90,7 @@ def prepare_device(
     tracer = Tracer(state, FunctionalCollectives(state, runtime))
     install(runtime)
     _answer_data_parallel()
-    _mark_iterations(setting.rank, device.iterations, state, recorder)
+    _mark_iterations(setting.rank, device.iterations, state, recorder, save)
     keep_device()
     if setting.config.world > 1:
         watch_groups()
@@ -107,11 +108,16 @@ def _answer_data_parallel() -> None:
     logger.set_runtime_stats_and_log = lambda logger: None
 
 
-def _mark_iterations(rank: int, iterations: int, device: Device, recorder: RecordWriter) -> None:
-    """Mark where iterations end, and end the script when there were enough.
+def _mark_iterations(
+    rank: int,
+    iterations: int,
+    device: Device,
+    recorder: RecordWriter,
+    save: Callable[[], None],
+) -> None:
+    """Mark where iterations end; when there were enough, save what is recorded and end the script.
 
-    An iteration ends with the step of the optimizer that stepped first. A script runs as many as
-    asked for, or fewer where the last two asked for the same.
+    An iteration ends with the step of the optimizer that stepped first.
     """
     numbers = itertools.count()
     counted: weakref.ref[Optimizer] | None = None
@@ -138,6 +144,8 @@ def _mark_iterations(rank: int, iterations: int, device: Device, recorder: Recor
         number = next(numbers)
         recorder.append(Iteration(rank, number, now, cpu, memory.highest))
         if number + 1 >= iterations:
+            save()
+            recorder.flush()
             raise SystemExit(0)
 
     register_optimizer_step_pre_hook(begin)

@@ -195,7 +195,6 @@ def _high_level(
         "_get_rng_state_offset": lambda device=None: 0,
         "utilization": lambda device=None: 100,
         "memory_summary": lambda *arguments, **options: "",
-        **{name: refused(name) for name in _ONLY_ON_GPUS},
     }
     cuda: Any = torch.cuda
     for name, answer in answers.items():
@@ -203,6 +202,8 @@ def _high_level(
             if module is cuda or hasattr(module, name):
                 setattr(module, name, answer)
     cuda._initialized = True
+    for name in _ONLY_ON_GPUS:  # classes, which libraries name in their annotations
+        getattr(cuda, name).__new__ = refused(name)
     cuda.nccl.version = lambda: _NCCL
     nvtx = cuda.nvtx
     for name in ("rangePushA", "rangePop", "markA"):

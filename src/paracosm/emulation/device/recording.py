@@ -263,6 +263,7 @@ class RecordingWriter:
     _op_list: list[Op] = field(default_factory=list)
     _call_list: list[Call] = field(default_factory=list)
     steps: int = 0
+    is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
 
     def __len__(self) -> int:
@@ -285,6 +286,8 @@ class RecordingWriter:
         number: int = -1,
     ) -> None:
         """Take a request; the arguments are those of `Recording`."""
+        if self.is_finished:
+            return
         self._rows.append((kind, code, stream, phase, number))
         self.steps += kind == STEP
         if self.clock is None:
@@ -299,6 +302,8 @@ class RecordingWriter:
 
     def assume(self, text: str, site: str) -> int:
         """Count an assumption; return how many times it was made at this line."""
+        if self.is_finished:
+            return 0
         count = self._assumed[text, site] = self._assumed.get((text, site), 0) + 1
         return count
 

@@ -107,7 +107,9 @@ class _Recorder:
         where = "" if rank == config.rank else f" as rank {rank}"
         if recording is not None and len(recording.steps):
             recorded.recordings.append(recording)
-            if ended.exit_code:
+            if len(recording.steps) >= config.iterations:
+                recorded.exit_code = 0  # however a script ends that was ended in its midst
+            elif ended.exit_code:
                 recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
             return
         if ended.interrupted:
