@@ -21,6 +21,7 @@ from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollecti
 from paracosm.emulation.device.dynamic_shapes import worked_out
 from paracosm.emulation.device.recording import COPY, OP, STREAM
 from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
+from paracosm.emulation.rank.call_site import call_site
 from paracosm.graphs.capture.calls import (
     effects_of,
     encode_call,
@@ -29,7 +30,8 @@ from paracosm.graphs.capture.calls import (
     resource_of,
     traffic_of,
 )
-from paracosm.graphs.graph import Op
+from paracosm.graphs.flops import attention_flops
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 _IGNORED = frozenset({"prim", "profiler"})  # questions about metadata, marks of a profiler
 _aten: Any = torch.ops.aten
@@ -72,7 +74,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _mode_of(_mode_key) is not None:
             return func(*args, **kwargs)  # somebody asks for shapes alone: DTensor, dynamo
         if isinstance(func, torch._ops.HigherOrderOperator):
-            return func(*args, **kwargs)
+            return self._higher_order(func, args, kwargs)
         if any(_is_foreign(kind) for kind in types):
             return NotImplemented  # a DTensor or the like turns into ops on plain tensors
         flat = tree_flatten((args, kwargs))[0]
@@ -150,6 +152,46 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.writer.add(COPY, self.streams.current, code=code, phase=self.phase)
         if waits:
             self.writer.add(STREAM, self.streams.current, phase=self.phase)
+
+    def _higher_order(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Work out an operator that takes functions: flex attention, as far as its cost goes."""
+        name = func.name()
+        flat = tree_flatten((args, kwargs))[0]
+        if not name.startswith("flex_attention") or not any(
+            isinstance(each, FakeTensor) for each in flat
+        ):
+            return func(*args, **kwargs)
+        device = self._device
+        query, key, value = args[:3]
+        is_backward = name == "flex_attention_backward"
+        flops = attention_flops(
+            query.shape, key.shape[-2], value.shape[-1], causal=True, backward=is_backward
+        )
+        device.writer.assume("a mask of flex attention is causal", call_site())
+        with device.fake:
+            if is_backward:
+                made = tuple(map(torch.empty_like, (query, key, value)))
+                result: Any = (*made, ())
+            else:
+                output = query.new_empty((*query.shape[:-1], value.shape[-1]))
+                sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
+                made = (output, sums)
+                result = (output, sums, query.new_empty(0, dtype=torch.float32))
+        for tensor in made:
+            device.memory.see(tensor, _MEMORY[device.phase])
+        read = sum(each.numel() * each.element_size() for each in (query, key, value))
+        written = sum(each.numel() * each.element_size() for each in made)
+        arguments = encode_arguments(
+            [
+                TensorArgument(tuple(each.shape), str(each.dtype).removeprefix("torch."))
+                for each in (query, key, value)
+            ],
+            {},
+        )
+        op = Op(name, arguments, flops, read * (2 if is_backward else 1), written)
+        code = device.writer.op_code(op)
+        device.writer.add(OP, device.streams.current, code=code, phase=device.phase)
+        return result
 
     def _decomposes(self, func: Any) -> bool:
         """Whether an op arrives whole that PyTorch otherwise takes apart before."""
