@@ -173,3 +173,24 @@ def test_a_script_under_python_alone_is_a_rank_as_under_torchrun(tmp_path: Path)
     script = str(SCRIPTS / "nanogpt.py")
     subprocess.run([sys.executable, script], env=told, check=True, timeout=300)
     assert json.loads((out / "summary.json").read_text())["iterations"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", PRINTED)
+def test_each_runs_on_hardware_that_is_not_there(script: str) -> None:
+    """Recorded to its third iteration, in which most print less than in a whole run."""
+    command = [sys.executable, "-m", "paracosm.cli.app", "emulate", "--json", "--world-size", "4"]
+    done = subprocess.run(
+        [*command, "--hardware", "h100-sxm", str(SCRIPTS / f"{script}.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["kind"] == "script"
+    assert found["iterations"] == 3
+    assert found["iteration_time"] > 0
+    assert found["collectives"]
+    assert found["memory"]["verdict"] == "fits"
