@@ -20,7 +20,7 @@ from paracosm.cluster import Link, star
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.schedule import asgd, stream_schedule
-from paracosm.simulation.system import System, Workload, cluster_ways
+from paracosm.simulation.system import System, Workload, cluster_routes
 
 SERIAL = {"sharing": "serial", "pipelined": False}
 
@@ -146,8 +146,8 @@ def stream_steps() -> None:
     """Print seconds and peak memory of a streamed schedule, compiled before."""
     rng = np.random.default_rng(0)
     workload, tensor = mlp_steps(rng)
-    ways = cluster_ways(star(WORKERS, 1, Link(bandwidth=5e6)))
-    system = System(ways, np.ones(WORKERS), np.zeros(WORKERS))
+    routes = cluster_routes(star(WORKERS, 1, Link(bandwidth=5e6)))
+    system = System(routes, np.ones(WORKERS), np.zeros(WORKERS))
     drawn = rng.integers(workload.steps, size=(WORKERS, STEPS))
     next(stream_schedule(workload, system, asgd(), drawn[:, :1], tensor))
     began, updates, staleness = time.perf_counter(), 0, 0

@@ -10,7 +10,7 @@ from paracosm.cluster.cluster import star
 from paracosm.cluster.description import cluster_from_mapping
 from paracosm.cluster.link import Link
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import DOWNLINK, UPLINK, WORKER, System, Workload, cluster_ways
+from paracosm.simulation.system import DOWNLINK, UPLINK, WORKER, System, Workload, cluster_routes
 
 
 def a_step(compute: float, size: float) -> Workload:
@@ -33,7 +33,7 @@ def a_step(compute: float, size: float) -> Workload:
 def test_one_step_of_both_workers(name: str) -> None:
     cluster = cluster_from_mapping(CLUSTERS[name])
     speed = np.array([cluster.node(worker).speed for worker in cluster.workers])
-    system = System(cluster_ways(cluster), speed, np.zeros(2))
+    system = System(cluster_routes(cluster), speed, np.zeros(2))
     got = simulate(a_step(0.1, 1e5), system, np.zeros((2, 1), np.int64))
     assert got.step_end.max() == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 
@@ -51,7 +51,7 @@ def test_steps_of_workers_that_begin_together(sharing: str, rates: tuple[float, 
     """
     for workers, rate in zip((1, 2, 4, 8), rates, strict=True):
         link = Link(bandwidth=1e9 / 8, pipelined=True, sharing=sharing)  # type: ignore[arg-type]
-        system = System(cluster_ways(star(workers, 1, link)), np.ones(workers), np.zeros(workers))
+        system = System(cluster_routes(star(workers, 1, link)), np.ones(workers), np.zeros(workers))
         got = simulate(a_step(0.1, 12.5e6), system, np.zeros((workers, 40), np.int64)).step_end
         steps = 20 * workers / (got[:, 39] - got[:, 19]).mean()
         assert steps / workers == pytest.approx(rate / workers, rel=1e-9)

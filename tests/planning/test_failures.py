@@ -21,7 +21,7 @@ from paracosm.simulation.system import (
     WORKER,
     System,
     Workload,
-    cluster_ways,
+    cluster_routes,
 )
 
 STEP = 1.0  # seconds that a worker computes; nothing else takes time
@@ -44,7 +44,7 @@ def life(workers: int, rule: Rule) -> Callable[..., Iterator[Schedule]]:
         gap=np.zeros(1),
     )
     system = System(
-        cluster_ways(star(workers, 1, Link())), speed=np.ones(workers), start=np.zeros(workers)
+        cluster_routes(star(workers, 1, Link())), speed=np.ones(workers), start=np.zeros(workers)
     )
 
     def begin(seed: int, failing: Callable[[System], System]) -> Iterator[Schedule]:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.simulation.system import MOST_STATIONS, System, Ways
+from paracosm.simulation.system import MOST_STATIONS, Routes, System
 
 Floats = npt.NDArray[np.float64]
 
 
-def port_ways(
+def port_routes(
     server_down: Floats,
     server_up: Floats,
     worker_down: Floats,
     worker_up: Floats,
     latency: Floats | None = None,
-) -> Ways:
-    """Return ways through a port of each server and each worker in each direction, fairly shared.
+) -> Routes:
+    """Return routes through a port of each server and each worker in each direction, fairly shared.
 
     Args:
         server_down: bytes/s that each server can send, (S,).
@@ -31,16 +31,16 @@ def port_ways(
     servers, workers = len(server_down), len(worker_down)
     place = np.arange(2 * (servers + workers)).reshape(-1)
     theirs, own = place[: 2 * servers].reshape(2, -1), place[2 * servers :].reshape(2, -1)
-    routes = np.full((2, workers, servers, MOST_STATIONS), -1, np.int64)
-    routes[..., 0] = theirs[:, None, :]
-    routes[..., 1] = own[:, :, None]
+    hops = np.full((2, workers, servers, MOST_STATIONS), -1, np.int64)
+    hops[..., 0] = theirs[:, None, :]
+    hops[..., 1] = own[:, :, None]
     capacity = np.concatenate([server_down, server_up, worker_down, worker_up]).astype(float)
     after = np.zeros(workers) if latency is None else latency
-    return Ways(
+    return Routes(
         sharing="fair",
         capacity=capacity,
-        routes=routes,
-        bandwidth=capacity[routes[..., :2]].min(axis=-1),
+        hops=hops,
+        bandwidth=capacity[hops[..., :2]].min(axis=-1),
         held=np.zeros((2, workers, servers)),
         latency=np.broadcast_to(after[None, :, None], (2, workers, servers)),
         ports=theirs,
@@ -66,6 +66,6 @@ def plain_system(
         start: seconds, as in `System`; all at once if not given.
     """
     theirs, own = np.full(servers, bandwidth), np.full(workers, bandwidth)
-    ways = port_ways(theirs, theirs, own, own, np.full(workers, latency))
+    routes = port_routes(theirs, theirs, own, own, np.full(workers, latency))
     begin = np.zeros(workers) if start is None else np.asarray(start, float)
-    return System(ways, np.ones(workers), begin, window)
+    return System(routes, np.ones(workers), begin, window)

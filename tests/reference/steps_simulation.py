@@ -21,7 +21,7 @@ from steps_sharing import Flow, Ports, Sharing, max_min
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.simulate import CHUNK, Simulated
-from paracosm.simulation.system import DOWN, UP, System, Ways, Workload
+from paracosm.simulation.system import DOWN, UP, Routes, System, Workload
 
 __all__ = ["Happened", "port_bandwidths", "requests_and_ends", "simulate_literally"]
 
@@ -80,11 +80,11 @@ def requests_and_ends(
     return simulated, simulation.requests, simulation.ends
 
 
-def port_bandwidths(ways: Ways) -> list[tuple[Floats, Floats]]:
-    """Return what `port_ways` was given: ports of servers and of workers, by direction."""
-    routes = ways.routes
+def port_bandwidths(routes: Routes) -> list[tuple[Floats, Floats]]:
+    """Return what `port_routes` was given: ports of servers and of workers, by direction."""
+    hops = routes.hops
     return [
-        (ways.capacity[routes[way, 0, :, 0]], ways.capacity[routes[way, :, 0, 1]])
+        (routes.capacity[hops[way, 0, :, 0]], routes.capacity[hops[way, :, 0, 1]])
         for way in (DOWN, UP)
     ]
 
@@ -194,7 +194,7 @@ class _Simulation:
         if state not in self.rates:
             system = self.system
             way = DOWN if direction == DOWNLINK else UP
-            servers, workers = port_bandwidths(system.ways)[way]
+            servers, workers = port_bandwidths(system.routes)[way]
             ports = Ports(
                 tuple(servers.tolist()), tuple(workers.tolist()), self.background[direction]
             )
@@ -312,7 +312,7 @@ class _Simulation:
 
     def delay(self, w: int, op: int) -> float:
         """Return the seconds from a transfer's last byte until those that wait for it may begin."""
-        return self.seconds(w, op) + float(self.system.ways.latency[0, w, 0])
+        return self.seconds(w, op) + float(self.system.routes.latency[0, w, 0])
 
     def seconds(self, w: int, op: int) -> float:
         """Return the seconds of an op in a worker's step."""

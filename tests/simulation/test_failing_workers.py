@@ -29,7 +29,7 @@ from paracosm.simulation.schedule import (
     ssp,
     stream_schedule,
 )
-from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload, cluster_ways
+from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload, cluster_routes
 from paracosm.timing.compiled import uniform
 
 SECOND = 10**12
@@ -62,7 +62,7 @@ def schedule(
     block: int = 65_536,
 ) -> Schedule:
     system = System(
-        ways=cluster_ways(star(workers, 1, Link(bandwidth=bandwidth, sharing="fair"))),
+        routes=cluster_routes(star(workers, 1, Link(bandwidth=bandwidth, sharing="fair"))),
         speed=np.ones(workers),
         start=np.array(start) if start else np.zeros(workers),
         cores=cores,

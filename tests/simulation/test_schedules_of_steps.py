@@ -32,7 +32,7 @@ from paracosm.simulation.system import (
     WORKER,
     System,
     Workload,
-    cluster_ways,
+    cluster_routes,
 )
 
 MB = 1_000_000
@@ -84,8 +84,8 @@ def schedule(
     tensors: int = 1,
     rule: Rule | None = None,
 ) -> Schedule:
-    ways = cluster_ways(star(workers, 1, Link(bandwidth=1.0 * MB, sharing=sharing)))
-    system = System(ways=ways, speed=np.ones(workers), start=np.zeros(workers))
+    routes = cluster_routes(star(workers, 1, Link(bandwidth=1.0 * MB, sharing=sharing)))
+    system = System(routes=routes, speed=np.ones(workers), start=np.zeros(workers))
     drawn = np.random.default_rng(2).integers(workload.steps, size=(workers, steps))
     whose = np.tile(np.arange(tensors), 4)
     use = (workload.resource == DOWNLINK) | (workload.resource == SERVER)
@@ -174,8 +174,8 @@ def test_nobody_waits_for_a_buffer_to_be_full() -> None:
 
 def test_a_worker_waits_for_the_slack() -> None:
     """Infinitely fast links; computing takes 1 and 3.5. As the schedule of whole steps has it."""
-    ways = cluster_ways(star(2, 1, Link()))
-    system = System(ways=ways, speed=np.array([1.0, 1 / 3.5]), start=np.zeros(2))
+    routes = cluster_routes(star(2, 1, Link()))
+    system = System(routes=routes, speed=np.array([1.0, 1 / 3.5]), start=np.zeros(2))
     found = join_schedules(
         stream_schedule(
             steps_of(np.array([1.0])), system, ssp(1), np.zeros((2, 3), np.int64), [0, -1, -1, 0]
@@ -206,7 +206,7 @@ def test_whole_steps_of_one_tensor_are_steps_op_by_op(rule: Rule, sharing: Shari
     compute = np.random.default_rng(5).uniform(0.5, 2.0, (workers, steps))
     workload = steps_of(np.append(compute, 3.0), 1, size)
     system = System(
-        ways=cluster_ways(cluster), speed=np.ones(workers), start=size * np.arange(workers)
+        routes=cluster_routes(cluster), speed=np.ones(workers), start=size * np.arange(workers)
     )
     drawn = np.arange(workers * steps).reshape(workers, steps)
     drawn[:, 0] = workers * steps

@@ -150,9 +150,9 @@ def _gains(name: str, profile: JobProfile, bandwidth: float, steps: int | None) 
 
 def _with_fast_servers(ports: Ports) -> Ports:
     """Return the ports with those of servers twice as wide, and workers' as they were."""
-    capacity = ports.ways.capacity.copy()
-    capacity[ports.ways.ports.ravel()] *= 2
-    return replace(ports, ways=replace(ports.ways, capacity=capacity))
+    capacity = ports.routes.capacity.copy()
+    capacity[ports.routes.ports.ravel()] *= 2
+    return replace(ports, routes=replace(ports.routes, capacity=capacity))
 
 
 def _rates(profile: JobProfile, ports: Ports, steps: int | None) -> list[float]:

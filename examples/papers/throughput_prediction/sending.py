@@ -15,7 +15,7 @@ from paracosm.cluster import Link, star
 from paracosm.prediction.parameter_servers.throughput import predict_throughput
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.system import System, Workload, cluster_ways
+from paracosm.simulation.system import System, Workload, cluster_routes
 
 __all__ = [
     "ORDERS",
@@ -79,7 +79,7 @@ def turns_of_figure_12() -> list[Turn]:
         gap=np.zeros(1),
     )
     link = Link(bandwidth=1.0)
-    system = System(cluster_ways(star(1, 1, link)), np.ones(1), np.zeros(1), WINDOW)
+    system = System(cluster_routes(star(1, 1, link)), np.ones(1), np.zeros(1), WINDOW)
     chunks = simulate(step, system, np.zeros((1, 1), np.int64), keep_chunks=True).chunks
     names = tuple(SIZES)
     return [

@@ -32,8 +32,8 @@ from paracosm.simulation.failures_kernel import FAILURE
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import play_on
 from paracosm.simulation.steps_kernel import FAULTY, OVER
-from paracosm.simulation.steps_plan import CLOCK, Plan, way_records, write_plan
-from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
+from paracosm.simulation.steps_plan import CLOCK, Plan, route_records, write_plan
+from paracosm.simulation.system import DOWNLINK, SERVER, Routes, System, Workload, cluster_routes
 from paracosm.simulation.versions_kernel import Versions, make_versions
 
 Rows = npt.NDArray[np.void]
@@ -207,11 +207,11 @@ def generate_schedule(
     """
     workers = len(cluster.workers)
     _check_rule(rule, workers)
-    ways = cluster_ways(cluster)
+    routes = cluster_routes(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
     durations = np.stack([_take(ahead, source) for source in compute_times])
     names, ports = _ports(cluster)
-    plan = _plan(cluster, ways, rule, (sizes, pushed or sizes), updates, durations, ports)
+    plan = _plan(cluster, routes, rule, (sizes, pushed or sizes), updates, durations, ports)
     _begin(plan)
     while (reason := kernel.play_schedule(plan)) != kernel.ENDED:
         if reason == kernel.DURATIONS:
@@ -376,21 +376,21 @@ def _collect_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
 
 def _plan(
     cluster: Cluster,
-    ways: Ways,
+    routes: Routes,
     rule: Rule,
     sizes: tuple[Sequence[float], Sequence[float]],  # of messages to workers, and to servers
     updates: int,
     durations: Ints,
-    ports: Ints,  # at both ends of each way
+    ports: Ints,  # at both ends of each route
 ) -> Any:
     workers, tensors = len(cluster.workers), len(cluster.servers)
-    routes = 2 * workers * tensors
-    records = way_records(ways)
+    count = 2 * workers * tensors
+    records = route_records(routes)
     # In the order of directions: `schedule_kernel.PULL`, PUSH
     size = np.repeat(np.asarray(sizes, dtype=float), workers, axis=0).ravel()
     demand = size * records["factor"] + records["held"]
     demand = np.where(records["is_flow"], demand, np.rint(demand))
-    heap: Any = np.zeros(routes + workers, kernel.EVENT)
+    heap: Any = np.zeros(count + workers, kernel.EVENT)
     answers = _ANSWERS.index(rule.answers)
     slack = NOBODY if rule.slack is None else min(rule.slack, updates)
     counts = np.zeros(9, np.int64)
@@ -405,12 +405,14 @@ def _plan(
         drops_late=rule.drops_late,
         slack=slack,
         updates=updates,
-        flows=ways.sharing != "serial",
+        flows=routes.sharing != "serial",
         demand=demand,
         propagation=np.ascontiguousarray(records["latency"]),
         ports=ports,
         durations=durations,
-        traffic=make_traffic(ways.sharing, ways.stations(), ways.capacity.tolist(), [1] * routes),
+        traffic=make_traffic(
+            routes.sharing, routes.stations(), routes.capacity.tolist(), [1] * count
+        ),
         counts=counts,
         heap=heap,
         workers=np.zeros(workers, kernel.WORKER),
@@ -449,7 +451,7 @@ def _twice(rows: Rows) -> Rows:
 
 
 def _ports(cluster: Cluster) -> tuple[list[str], Ints]:
-    """Return the names of all ports, and those at both ends of each way, (ways, 2).
+    """Return the names of all ports, and those at both ends of each route, (routes, 2).
 
     A message holds them for its overhead too, even where bytes take no time and share nothing.
     """

@@ -157,7 +157,7 @@ def _send(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     task.remaining -= amount
     direction = np.int64(lane > servers)
     server = lane - direction * (servers + 1)
-    way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+    way = plan.routes[(direction * plan.stages.size + worker) * servers + server]
     demand = amount * way.factor
     if state.turn == 0:
         demand += way.held
@@ -375,7 +375,7 @@ def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
             return
         direction = np.int64(lane > servers)
         server = lane - direction * (servers + 1)
-        way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
+        way = plan.routes[(direction * plan.stages.size + worker) * servers + server]
         delay = plan.duration[stage.drawn, op] + way.latency
         if delay > 0:
             _push_later(plan, later(now, delay), worker, op)

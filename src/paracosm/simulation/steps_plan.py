@@ -10,7 +10,7 @@ from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.compiled import Traffic, make_traffic
 from paracosm.network.heaps import NEVER, NOBODY
 from paracosm.simulation.failures_kernel import Failures, make_failures
-from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
+from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, Routes, System, Workload
 from paracosm.simulation.versions_kernel import Versions, make_versions
 
 EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS, SLOWEST = range(9)
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
     ports: Ints
     weighted: bool
     weight: Floats
-    ways: Any
+    routes: Any
     # the state
     traffic: Traffic
     counts: Ints
@@ -164,14 +164,14 @@ def write_plan(
     of_none = np.full(ops, NOBODY)
     standing = np.zeros(slack + 3, np.int64)
     standing[0] = workers
-    ways = system.ways
+    routes = system.routes
     has_background = bool(system.background_times.size)
     traffic = make_traffic(
-        ways.sharing,
-        ways.stations(),
-        ways.capacity.tolist(),
+        routes.sharing,
+        routes.stations(),
+        routes.capacity.tolist(),
         [1] * (2 * workers * servers),
-        ways.ports.ravel().tolist() if has_background else (),
+        routes.ports.ravel().tolist() if has_background else (),
     )
     return Plan(
         lane=lanes_of_ops(workload, servers),
@@ -196,10 +196,10 @@ def write_plan(
         slack=slack,
         background_times=_picoseconds(system.background_times),
         background=np.stack([system.background_down, system.background_up]).astype(float),
-        ports=np.ascontiguousarray(ways.ports),
+        ports=np.ascontiguousarray(routes.ports),
         weighted=system.weight is not None,
         weight=np.ones((1, 1)) if system.weight is None else np.asarray(system.weight, float),
-        ways=way_records(ways),
+        routes=route_records(routes),
         traffic=traffic,
         counts=counts,
         heap=heap,
@@ -217,19 +217,19 @@ def write_plan(
     )
 
 
-def way_records(ways: Ways) -> Any:
-    """Return the records of all ways; serial or unlimited transfers request time, not bytes."""
-    limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
-    flows = (ways.sharing != "serial") & np.isfinite(limit)
+def route_records(routes: Routes) -> Any:
+    """Return the records of all routes; serial or unlimited transfers request time, not bytes."""
+    limit = np.append(routes.capacity, np.inf)[routes.hops].min(axis=-1, initial=np.inf)
+    flows = (routes.sharing != "serial") & np.isfinite(limit)
     with np.errstate(invalid="ignore", over="ignore"):
-        held = np.where(flows, ways.held * ways.bandwidth, ways.held * 1e12)
-        factor = np.where(flows, 1.0, 1e12 / ways.bandwidth)
+        held = np.where(flows, routes.held * routes.bandwidth, routes.held * 1e12)
+        factor = np.where(flows, 1.0, 1e12 / routes.bandwidth)
     records: Any = np.zeros(flows.size, WAY)
     records["route"] = np.arange(flows.size)
     records["factor"] = factor.ravel()
     records["held"] = held.ravel()
     records["is_flow"] = flows.ravel()
-    records["latency"] = _picoseconds(ways.latency).ravel()
+    records["latency"] = _picoseconds(routes.latency).ravel()
     return records
 
 

@@ -55,60 +55,60 @@ MOST_STATIONS = 5
 
 
 @dataclass(frozen=True)
-class Ways:
+class Routes:
     """The paths of messages from S servers to W workers and back."""
 
     sharing: Sharing  # see `paracosm.network`
     capacity: Floats  # bytes/s of each station
-    routes: Ints  # the stations of each way, then -1, (2, W, S, 5); by direction first
+    hops: Ints  # the stations of each route, then -1, (2, W, S, 5); by direction first
     bandwidth: Floats  # bytes/s of the links, (2, W, S)
     held: Floats  # seconds that a message holds its stations in addition to its bytes, (2, W, S)
     latency: Floats  # seconds from the end of that until it has arrived, (2, W, S)
     ports: Ints  # the stations of each server that others share who are in the background, (2, S)
 
-    def of_workers(self, chosen: slice) -> "Ways":
-        """Return the ways of some of the workers."""
+    def of_workers(self, chosen: slice) -> "Routes":
+        """Return the routes of some of the workers."""
         return replace(
             self,
-            routes=self.routes[:, chosen],
+            hops=self.hops[:, chosen],
             bandwidth=self.bandwidth[:, chosen],
             held=self.held[:, chosen],
             latency=self.latency[:, chosen],
         )
 
-    def twice_as_fast(self, direction: int) -> "Ways":
-        """Return the ways with all stations and links of a direction twice as fast.
+    def twice_as_fast(self, direction: int) -> "Routes":
+        """Return the routes with all stations and links of a direction twice as fast.
 
         If links are half-duplex, both directions have the same stations.
         """
         capacity, bandwidth = self.capacity.copy(), self.bandwidth.copy()
-        own = np.unique(self.routes[direction])
+        own = np.unique(self.hops[direction])
         capacity[own[own >= 0]] *= 2
         bandwidth[direction] *= 2
         return replace(self, capacity=capacity, bandwidth=bandwidth)
 
     @property
     def is_half_duplex(self) -> bool:
-        """Whether some station is on ways of both directions."""
-        return bool(np.intersect1d(*self.routes).max(initial=-1) >= 0)
+        """Whether some station is on routes of both directions."""
+        return bool(np.intersect1d(*self.hops).max(initial=-1) >= 0)
 
     def by_worker(self) -> Floats:
-        """Return all numbers that distinguish the ways of workers, (W, ...)."""
-        capacity = np.append(self.capacity, np.inf)[self.routes]
+        """Return all numbers that distinguish the routes of workers, (W, ...)."""
+        capacity = np.append(self.capacity, np.inf)[self.hops]
         numbers = (self.bandwidth, self.held, self.latency, *np.moveaxis(capacity, -1, 0))
         return np.column_stack([each[way] for each in numbers for way in (DOWN, UP)])
 
     def stations(self) -> list[tuple[int, ...]]:
         """Return the stations of every way, by direction, worker and server."""
-        rows = self.routes.reshape(-1, MOST_STATIONS).tolist()
+        rows = self.hops.reshape(-1, MOST_STATIONS).tolist()
         return [tuple(at for at in row if at >= 0) for row in rows]
 
 
-def cluster_ways(cluster: Cluster) -> Ways:
-    """Return the ways between all workers and all servers of a cluster."""
+def cluster_routes(cluster: Cluster) -> Routes:
+    """Return the routes between all workers and all servers of a cluster."""
     stations = Stations(cluster)
     workers, servers = cluster.workers, cluster.servers
-    routes = np.full((2, len(workers), len(servers), MOST_STATIONS), -1, np.int64)
+    hops = np.full((2, len(workers), len(servers), MOST_STATIONS), -1, np.int64)
     bandwidth, held, latency = (np.zeros((2, len(workers), len(servers))) for _ in range(3))
     ports = np.full((2, len(servers)), -1, np.int64)
     for w, worker in enumerate(workers):
@@ -116,16 +116,16 @@ def cluster_ways(cluster: Cluster) -> Ways:
             for way, ends in ((DOWN, (server, worker)), (UP, (worker, server))):
                 connection = stations.connect(*ends)
                 link, own = connection.link, connection.stations
-                routes[way, w, s, : len(own)] = own
+                hops[way, w, s, : len(own)] = own
                 bandwidth[way, w, s] = link.bandwidth
                 held[way, w, s] = link.occupancy(0.0)
                 latency[way, w, s] = link.propagation(0.0)
                 if own:  # the first one sends, the second one receives
                     ports[way, s] = own[way]
-    return Ways(
+    return Routes(
         sharing=stations.sharing,
         capacity=np.array(stations.capacity),
-        routes=routes,
+        hops=hops,
         bandwidth=bandwidth,
         held=held,
         latency=latency,
@@ -135,12 +135,12 @@ def cluster_ways(cluster: Cluster) -> Ways:
 
 @dataclass(frozen=True)
 class System:
-    """Workers, servers, the ways between them, and how they schedule and synchronise.
+    """Workers, servers, the routes between them, and how they schedule and synchronise.
 
     A worker has at most one transfer in flight from each server and one to each.
     """
 
-    ways: Ways  # between workers and servers
+    routes: Routes  # between workers and servers
     speed: Floats  # of each worker's computing, 1 as profiled
     start: Floats  # seconds at which each worker begins its first step
     # bytes of a stream that are sent before others have their turn (HTTP/2's flow control window
@@ -176,4 +176,4 @@ class System:
 
     @property
     def servers(self) -> int:
-        return len(self.ways.ports[DOWN])
+        return len(self.routes.ports[DOWN])

@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 from hypothesis import strategies as st
-from plain_systems import port_ways
+from plain_systems import port_routes
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.simulation.system import System, Workload
@@ -108,7 +108,7 @@ def systems(
     wide = not plain and draw(st.booleans())
     changes = 0 if plain else draw(st.integers(0, 3))
     return System(
-        ways=port_ways(
+        routes=port_routes(
             ports(servers),
             ports(servers),
             np.full(workers, inf) if wide else ports(workers),

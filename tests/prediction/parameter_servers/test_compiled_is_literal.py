@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
-from plain_systems import plain_system, port_ways
+from plain_systems import plain_system, port_routes
 from random_workloads import Case, cases, whole_numbers
 from steps_reference import simulate_literally
 
@@ -72,7 +72,7 @@ def test_more_workers(servers: int) -> None:
         )
         system = replace(
             plain_system(20, servers, 1.0, start=rng.uniform(0, 5, 20), window=1.5),
-            ways=port_ways(
+            routes=port_routes(
                 np.ones(servers),
                 np.ones(servers),
                 rng.uniform(0.05, 1.0, 20),

@@ -130,7 +130,7 @@ class Trainer(Worker):
 def engine_times(workload: Workload, system: System, drawn: np.ndarray) -> Times:
     """Return what the coroutines make of the job."""
     sim = Simulator(
-        network=OneLink(float(system.ways.bandwidth.max()), float(system.ways.latency.max()))
+        network=OneLink(float(system.routes.bandwidth.max()), float(system.routes.latency.max()))
     )
     sim.add_worker("server", Server, daemon=True)
     cores = Resource(sim, system.cores) if system.cores else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plain_systems import plain_system, port_ways
+from plain_systems import plain_system, port_routes
 from small_workloads import compute, down, once, rows, times, up, update, workload_of
 from steps_reference import (
     Sharing,
@@ -204,8 +204,10 @@ def test_the_gap_of_the_step_that_ended() -> None:
 
 def with_worker_down(system: System, bandwidth: list[float]) -> System:
     """Return the system with other receiving ports of workers."""
-    (server_down, _), (server_up, worker_up) = port_bandwidths(system.ways)
-    return replace(system, ways=port_ways(server_down, server_up, np.array(bandwidth), worker_up))
+    (server_down, _), (server_up, worker_up) = port_bandwidths(system.routes)
+    return replace(
+        system, routes=port_routes(server_down, server_up, np.array(bandwidth), worker_up)
+    )
 
 
 def test_a_narrow_port_of_a_worker_leaves_its_share_to_others() -> None:

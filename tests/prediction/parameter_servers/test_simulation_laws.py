@@ -71,8 +71,8 @@ def test_no_port_is_above_its_bandwidth(case: Case) -> None:
     amount = np.where(chunks["turn"] == 0, first, size - first)
     resource, server = workload.resource[chunks["op"]], workload.server[chunks["op"]]
     for direction, servers, workers in (
-        (DOWNLINK, *port_bandwidths(system.ways)[DOWN]),
-        (UPLINK, *port_bandwidths(system.ways)[UP]),
+        (DOWNLINK, *port_bandwidths(system.routes)[DOWN]),
+        (UPLINK, *port_bandwidths(system.routes)[UP]),
     ):
         for number, bandwidth, port in (
             *((number, bandwidth, server) for number, bandwidth in enumerate(servers)),
@@ -96,7 +96,7 @@ def test_no_op_begins_before_those_it_waits_for(case: Case) -> None:
     end: dict[tuple[int, int, int], float] = {}
     for w, k, op, _, since, till in result.chunks.tolist():
         begin.setdefault((w, k, op), since)
-        after = workload.seconds[case.drawn[w, k], op] + system.ways.latency[0, w, 0]
+        after = workload.seconds[case.drawn[w, k], op] + system.routes.latency[0, w, 0]
         delay = after if transfer[op] else 0
         end[w, k, op] = till + delay
     for (w, k, op), till in end.items():

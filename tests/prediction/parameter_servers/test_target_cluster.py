@@ -101,8 +101,8 @@ def test_bounds_of_steps_hold() -> None:
     one_core = job_of(serial_profile(), workers=4, cores=1)
     assert one_core.longest_steps(ports) == pytest.approx([8 + 2 + 4] * 4)
     # Pull and push are one after the other: two delays.
-    late = replace(ports.ways, latency=np.full_like(ports.ways.latency, 0.5))
-    assert job.longest_steps(replace(ports, ways=late)) == pytest.approx([12] * 4)
+    late = replace(ports.routes, latency=np.full_like(ports.routes.latency, 0.5))
+    assert job.longest_steps(replace(ports, routes=late)) == pytest.approx([12] * 4)
     # A step takes 2 s of computing at least: 35 of them in 70 s.
     assert job.most_steps(ports, 70.0) == 36
 

@@ -331,9 +331,9 @@ def test_steps_that_take_far_longer_than_their_work_are_not_all_drawn() -> None:
     # Pull and push arrive after ten days each, and a step computes for 2 s: in the time of 12 steps
     # there is work for 5 million.
     job = job_of(PROFILE, workers=2)
-    ways = job.settings.ports.ways
-    late = replace(ways, latency=np.full_like(ways.latency, 864_000.0))
-    ports = replace(job.settings.ports, ways=late)
+    routes = job.settings.ports.routes
+    late = replace(routes, latency=np.full_like(routes.latency, 864_000.0))
+    ports = replace(job.settings.ports, routes=late)
     slow = replace(job, settings=replace(job.settings, ports=ports))
     assert slow.most_steps(ports, 12 * 1.728e6) > 2 * AT_FIRST
     (rate,) = rates_after_start(slow, np.zeros(2), 5 * 1.728e6 - 1, 1, 0)

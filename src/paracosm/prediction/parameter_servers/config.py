@@ -27,7 +27,7 @@ from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
 from paracosm.profiling.jobs.job_profile import without_interrupted
 from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 from paracosm.quantities import Duration, Size
-from paracosm.simulation.system import Ways, cluster_ways
+from paracosm.simulation.system import Routes, cluster_routes
 from paracosm.units import parse_duration, parse_whole
 
 WINDOW = 28e6
@@ -358,7 +358,7 @@ class Settings:
 class Ports:
     """How fast nodes send, receive and compute."""
 
-    ways: Ways  # between workers and servers
+    routes: Routes  # between workers and servers
     speed: Floats  # of each worker's computing, (workers,)
     server_speed: Floats  # of each server's computing, (servers,)
 
@@ -369,19 +369,19 @@ class Ports:
     @property
     def server(self) -> Floats:
         """Bytes/s that each server can send, and receive, (servers,)."""
-        capacity: Floats = self.ways.capacity[self.ways.ports].min(axis=0)
+        capacity: Floats = self.routes.capacity[self.routes.ports].min(axis=0)
         return capacity
 
     @property
     def worker(self) -> Floats:
         """Bytes/s of the slowest link of each worker, (workers,)."""
-        slowest: Floats = self.ways.bandwidth.min(axis=(0, 2))
+        slowest: Floats = self.routes.bandwidth.min(axis=(0, 2))
         return slowest
 
     @property
     def latency(self) -> Floats:
         """Seconds from the last byte of a worker's transfer to its arrival, at most, (workers,)."""
-        longest: Floats = self.ways.latency.max(axis=(0, 2))
+        longest: Floats = self.routes.latency.max(axis=(0, 2))
         return longest
 
     def first(self, workers: int) -> Ports:
@@ -391,7 +391,7 @@ class Ports:
         return self._of(slice(worker, worker + 1))
 
     def _of(self, chosen: slice) -> Ports:
-        return replace(self, ways=self.ways.of_workers(chosen), speed=self.speed[chosen])
+        return replace(self, routes=self.routes.of_workers(chosen), speed=self.speed[chosen])
 
 
 def ports_of(cluster: Cluster) -> Ports:
@@ -414,7 +414,7 @@ def ports_of(cluster: Cluster) -> Ports:
         if not isfinite(link.bandwidth):
             raise InputError(f"cluster: the link between {a} and {b} needs a finite bandwidth")
     return Ports(
-        ways=cluster_ways(cluster),
+        routes=cluster_routes(cluster),
         speed=np.array([cluster.node(worker).speed for worker in cluster.workers]),
         server_speed=np.array([cluster.node(server).speed for server in cluster.servers]),
     )

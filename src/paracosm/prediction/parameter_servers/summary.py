@@ -187,9 +187,9 @@ _WORDS = {
 def _target(settings: Settings) -> dict[str, Any]:
     return {
         "bandwidth": float(settings.ports.server.min()),
-        "sharing": str(settings.ports.ways.sharing),
+        "sharing": str(settings.ports.routes.sharing),
         "latency": float(settings.ports.latency.max()),
-        "held": float(settings.ports.ways.held.max()),
+        "held": float(settings.ports.routes.held.max()),
         "alpha": settings.alpha,
         "beta": settings.beta,
         "window": settings.window if np.isfinite(settings.window) else None,

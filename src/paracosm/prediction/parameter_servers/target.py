@@ -47,7 +47,7 @@ class TargetJob:
         """Background traffic is made for `until` seconds: by default, all that steps may take."""
         settings = self.settings
         system = System(
-            ways=ports.ways,
+            routes=ports.routes,
             speed=ports.speed,
             start=np.zeros(ports.workers) if start is None else start,
             window=settings.window,
@@ -104,7 +104,7 @@ class TargetJob:
         workload, background = self.workload, self.settings.background
         flows = ports.workers + (0 if background is None else background.flows)
         rate = np.minimum(ports.server.min() / flows, ports.worker / len(ports.server))
-        if ports.ways.is_half_duplex:  # both directions share
+        if ports.routes.is_half_duplex:  # both directions share
             rate /= 2
         on = [
             workload.seconds[:, workload.resource == each].sum(axis=1) for each in (WORKER, SERVER)
@@ -113,7 +113,7 @@ class TargetJob:
         rest = workload.gap.max() + workload.release.max(initial=0.0)
         delays = ports.latency * _transfers_in_a_row(workload) if ports.latency.any() else 0.0
         transfers = np.count_nonzero(np.isin(workload.resource, (DOWNLINK, UPLINK)))
-        delays += ports.ways.held.max(axis=(0, 2)) * (flows * transfers)
+        delays += ports.routes.held.max(axis=(0, 2)) * (flows * transfers)
         longest = workload.size.sum() / rate + on[0].max() / ports.speed + delays + rest
         return np.asarray(longest + on[1].max() * turns)
 

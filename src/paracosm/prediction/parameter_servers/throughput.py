@@ -118,7 +118,7 @@ def rates_after_start(
 def single_worker_rates(job: TargetJob, seed: int) -> Floats:
     """Return the steps/s of each worker where it is the only one, (workers,)."""
     ports = job.settings.ports
-    said = np.column_stack([ports.ways.by_worker(), ports.speed])
+    said = np.column_stack([ports.routes.by_worker(), ports.speed])
     _, first, number = np.unique(said, axis=0, return_index=True, return_inverse=True)
     one = job.asynchronous()
     drawn = one.drawn(1, one.steps(1), seed)
@@ -159,9 +159,9 @@ def limiting(gains: Mapping[str, float], busy: Mapping[str, float]) -> str:
 
 def _twice_as_fast(resource: int, workload: Workload, system: System) -> tuple[Workload, System]:
     if resource == DOWNLINK:
-        return workload, replace(system, ways=system.ways.twice_as_fast(DOWN))
+        return workload, replace(system, routes=system.routes.twice_as_fast(DOWN))
     if resource == UPLINK:
-        return workload, replace(system, ways=system.ways.twice_as_fast(UP))
+        return workload, replace(system, routes=system.routes.twice_as_fast(UP))
     if resource == WORKER:
         return workload, replace(system, speed=2 * system.speed)
     seconds = np.where(workload.resource == SERVER, workload.seconds / 2, workload.seconds)
@@ -200,7 +200,7 @@ def _utilisation(job: TargetJob, rates: Floats) -> dict[str, Floats]:
     workload, ports = job.workload, job.settings.ports.first(len(rates))
     total, seconds = float(rates.sum()), workload.seconds.mean(axis=0)
     computing = float(seconds[workload.resource == WORKER].sum())
-    capacity = ports.ways.capacity[ports.ways.ports]
+    capacity = ports.routes.capacity[ports.routes.ports]
     found = {
         DOWNLINK: total * job.by_server(DOWNLINK, workload.size) / capacity[DOWN],
         WORKER: np.array([float((rates * computing / ports.speed).mean())]),
