@@ -160,8 +160,8 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
         own = np.where(touched, number * len(groups) + np.arange(len(groups)), 0)
         shape = np.column_stack((shape, own)) if touched.any() else shape
     if at_once is not None and isinstance(topology, Hierarchical) and topology.shares_ports:
-        alike = distinct_rows(shape)[1].reshape(-1, 1)
-        who = alike * groups.shape[1] + np.arange(groups.shape[1])
+        classes = distinct_rows(shape)[1].reshape(-1, 1)
+        who = classes * groups.shape[1] + np.arange(groups.shape[1])
         for port in _ports(topology, groups):
             shape = np.column_stack((shape, _company(at_once[:, None], port, who)))
     return distinct_rows(shape)[1]

@@ -37,18 +37,18 @@ def communication_of(config: EmulateConfig) -> Communication:
         )
     delays: dict[str, float] = {}
     factors: dict[str, float] = {}
-    for each in changes:
-        if each.what != "time":
+    for change in changes:
+        if change.what != "time":
             continue
-        if config.mode == "wire" and each.factor != 1:
-            raise each.error(
+        if config.mode == "wire" and change.factor != 1:
+            raise change.error(
                 "has no effect: in mode wire gloo itself sends the messages; add a delay "
                 "(all_reduce: +2 ms) or change links"
             )
-        assert not isinstance(each.added, str)
-        for kind in each.kinds:
-            delays[kind] = delays.get(kind, 0.0) + each.added
-            factors[kind] = factors.get(kind, 1.0) * each.factor
+        assert not isinstance(change.added, str)
+        for kind in change.kinds:
+            delays[kind] = delays.get(kind, 0.0) + change.added
+            factors[kind] = factors.get(kind, 1.0) * change.factor
     return Communication(model, delays, factors)
 
 
@@ -151,15 +151,15 @@ def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommun
     # Nothing but a ring needs fewer links, so where this is refused everything would be.
     model.cost("all_reduce", everyone, 0, everyone[0], -1)
     chosen: dict[str, Change] = {}
-    for each in changes:
-        if each.what != "algorithm":
+    for change in changes:
+        if change.what != "algorithm":
             continue
         if config.mode == "wire":
-            raise each.error("has no effect: in mode wire gloo itself decides")
-        kind, name = each.kinds[0], str(each.value)
+            raise change.error("has no effect: in mode wire gloo itself decides")
+        kind, name = change.kinds[0], str(change.value)
         if kind in chosen:
-            raise each.error(f'there is one already, "{chosen[kind].text}"')
-        chosen[kind] = each
+            raise change.error(f'there is one already, "{chosen[kind].text}"')
+        chosen[kind] = change
         try:
             if kind not in WITH_ALGORITHMS:
                 raise InputError(f"{kind} has no algorithms")
@@ -169,18 +169,18 @@ def _of_links(config: EmulateConfig, changes: Sequence[Change]) -> ClusterCommun
             model = ClusterCommunication(cluster, {**model.algorithms, kind: name})
             model.cost(kind, everyone, 0, everyone[0], everyone[0])
         except InputError as error:
-            raise each.error(str(error)) from None
+            raise change.error(str(error)) from None
     return model
 
 
 def _algorithms(name: str) -> dict[str, str]:
     if name == "auto":
         return {}
-    found = {kind: name for kind in WITH_ALGORITHMS if name in algorithms_of(kind)}
-    if not found:
+    algorithms = {kind: name for kind in WITH_ALGORITHMS if name in algorithms_of(kind)}
+    if not algorithms:
         names = dict.fromkeys(way for kind in WITH_ALGORITHMS for way in algorithms_of(kind))
         raise unknown("algorithm", name, ("auto", *names))
-    return found
+    return algorithms
 
 
 def _refuse_without_links(config: EmulateConfig, name: str, changes: Sequence[Change]) -> None:
@@ -190,10 +190,10 @@ def _refuse_without_links(config: EmulateConfig, name: str, changes: Sequence[Ch
         reason = f"communication is {name}, not that of links"
     if config.algorithm != "auto":
         raise InputError(f"algorithm has no effect: {reason}")
-    for each in (*config.changes("link"), *changes):
-        times_nothing = each.factor != 1 and not is_reference(name)
-        if each.subject in ("link", "links") or each.what == "algorithm" or times_nothing:
-            raise each.error(f"has no effect: {reason}")
+    for change in (*config.changes("link"), *changes):
+        times_nothing = change.factor != 1 and not is_reference(name)
+        if change.subject in ("link", "links") or change.what == "algorithm" or times_nothing:
+            raise change.error(f"has no effect: {reason}")
 
 
 _OFFERED = ("kind", "members", "size", "rank", "peer")
@@ -226,7 +226,7 @@ class UserCommunication:
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
         offered = {"kind": kind, "members": members, "size": size, "rank": rank, "peer": peer}
         try:
-            found = self.function(**{name: offered[name] for name in self.names})
+            answer = self.function(**{name: offered[name] for name in self.names})
         except InputError:
             raise
         except Exception as error:
@@ -234,7 +234,7 @@ class UserCommunication:
                 f'communication "{self.reference}" failed for {kind} of {size} bytes: '
                 f"{describe_error(error)}"
             ) from error
-        cost = found if isinstance(found, Cost) else Cost(0.0, self._seconds(found, kind), "nic")
+        cost = answer if isinstance(answer, Cost) else Cost(0.0, self._seconds(answer, kind), "nic")
         for seconds in (cost.fixed, cost.busy, cost.after):
             self._seconds(seconds, kind)
         return cost

@@ -191,7 +191,7 @@ class FairTraffic:
         route = connection.route
         flows = [flow for flow in route.flows if flow[2] != connection.message]
         if len(flows) == len(route.flows):  # it ends now
-            self._done = [each for each in self._done if each[1] != connection.message]
+            self._done = [end for end in self._done if end[1] != connection.message]
             heapify(self._done)
             return
         _advance(route, now)
@@ -291,7 +291,9 @@ class FairTraffic:
             station.left = station.bandwidth
             station.load = sum(len(route.flows) for route in station.used)
             station.level, station.fixed = 0.0, 0
-        opened = [(each.left / each.load, each.number) for each in stations if each.load]
+        opened = [
+            (station.left / station.load, station.number) for station in stations if station.load
+        ]
         heapify(opened)
         while opened:
             level, number = heappop(opened)
@@ -335,8 +337,8 @@ class FairTraffic:
     def _binding(self, path: tuple[_Station, ...]) -> FairRoute:
         """Return the route through those of a connection's stations that can limit it."""
         kept = list(path)
-        for station in sorted(path, key=lambda each: (-each.bandwidth, each.number)):
-            others = (each for each in kept if each is not station)
+        for station in sorted(path, key=lambda port: (-port.bandwidth, port.number)):
+            others = (other for other in kept if other is not station)
             if station.connections == 1 and any(x.bandwidth <= station.bandwidth for x in others):
                 kept.remove(station)
         return self.route(station.number for station in kept)

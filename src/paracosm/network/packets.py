@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil, floor, inf
+from operator import itemgetter
 from typing import Self
 
 from paracosm.network.clock import FORGIVEN, LAST_INSTANT, whole_instant
@@ -241,10 +242,10 @@ class PacketTraffic(FairTraffic):
             for _, number, message in route.flows:
                 if self._under_way[message].queue is not queue:
                     coming.append((number, self._under_way[message], queue))
-        for _, found, queue in sorted(coming, key=lambda each: each[0]):
-            if found.queue is not None:
-                found.queue.leave(found, now)
-            queue.enter(found, now)
+        for _, entering, queue in sorted(coming, key=itemgetter(0)):
+            if entering.queue is not None:
+                entering.queue.leave(entering, now)
+            queue.enter(entering, now)
             self._in_use[queue] = None
         for route in routes:
             queue = self._queues[route.limit]
@@ -275,7 +276,7 @@ class PacketTraffic(FairTraffic):
     def _end(self, message: _Message, now: int) -> None:
         route = message.route
         assert route is not None
-        flow = next(each for each in route.flows if each[1] == message.number)
+        flow = next(flow for flow in route.flows if flow[1] == message.number)
         route.flows.remove(flow)
         heapify(route.flows)
         del self._under_way[flow[2]]

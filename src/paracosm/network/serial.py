@@ -120,9 +120,9 @@ class SerialPort:
         """Remove a request if it waits here."""
         before = len(self._in_order) + len(self._late)
         if self._in_order:
-            self._in_order = deque(each for each in self._in_order if each is not claim)
+            self._in_order = deque(other for other in self._in_order if other is not claim)
         if self._late:
-            self._late = [each for each in self._late if each[1] is not claim]
+            self._late = [late for late in self._late if late[1] is not claim]
             heapify(self._late)
         self.waiting -= before - len(self._in_order) - len(self._late)
 
@@ -220,7 +220,7 @@ class SerialTraffic:
         new.now, new._requests = self.now, self._requests
         ends = {number: end for end, number, _, _ in self.near}
         # Who holds ports first. Others then wait as they do now: at which busy port has no effect.
-        for number in sorted(self._under_way, key=lambda each: (each not in ends, each)):
+        for number in sorted(self._under_way, key=lambda number: (number not in ends, number)):
             old = self._under_way[number]
             lasts = ends[number] - self.now if number in ends else old.occupancy
             new._request(_Transfer(old.message, number, new.route(old.route.numbers), lasts))

@@ -109,8 +109,8 @@ class Stations:
             (f"{self.ports_of(here, outer)}.send", self.port_capacity(here, outer)),
             (f"{self.ports_of(there, outer)}.receive", self.port_capacity(there, outer)),
         )
-        found = [self._number(name, width) for name, width in ports if not isinf(width)]
-        return (*found, self._number(f"{source} to {target}, alone", link.bandwidth))
+        numbers = [self._number(name, width) for name, width in ports if not isinf(width)]
+        return (*numbers, self._number(f"{source} to {target}, alone", link.bandwidth))
 
     @property
     def routes(self) -> list[tuple[int, ...]]:
@@ -125,18 +125,18 @@ class Stations:
         sending, receiving = self.port_capacity(here, outer), self.port_capacity(there, outer)
         sender, receiver = self.ports_of(here, outer), self.ports_of(there, outer)
         half = link.duplex == "half"
-        found = [
+        numbers = [
             self._number(f"{sender}.send", sending),
             self._number(f"{receiver}.receive", receiving),
         ]
         if half:
-            found.append(self._number(f"{sender}.receive", sending))
-            found.append(self._number(f"{receiver}.send", receiving))
-        found += self._uplinks(here, there)
+            numbers.append(self._number(f"{sender}.receive", sending))
+            numbers.append(self._number(f"{receiver}.send", receiving))
+        numbers += self._uplinks(here, there)
         if self.sharing != "serial" and link.bandwidth < min(sending, receiving):
             pair = " and ".join(sorted((here, there))) if half else f"{here} to {there}"
-            found.append(self._number(pair, link.bandwidth))
-        return tuple(found)
+            numbers.append(self._number(pair, link.bandwidth))
+        return tuple(numbers)
 
     def leaves_group(self, source: str, target: str) -> bool:
         """Whether messages between two workers or servers go from one group to another."""

@@ -11,13 +11,13 @@ well. Dependencies implied by others are dropped first: a task that waits for r 
 What a task follows, through lanes and dependencies, is one row of every lane (a vector clock:
 Mattern, "Virtual Time and Global States of Distributed Systems", 1989).
 
-Of ranks that must behave alike, only one is replayed. Two are alike if they run the same program at
-the same speed and meet ranks that are alike, in the same roles. The coarsest such partition is
+Of equal ranks, which must behave alike, only one is replayed. Two are equal if they run the same
+program at the same speed and meet equal ranks, in the same roles. The coarsest such partition is
 found by refining: ranks are coloured by program and speed, then by the colours that they
 communicate with, until no colour splits (1-dimensional Weisfeiler-Leman). All ranks of a colour
 then arrive everywhere at the same instants.
 
-    rank     0   1   2   3              0 and 1 are alike, 2 and 3 are alike
+    rank     0   1   2   3              0 and 1 are equal, 2 and 3 are equal
     stage    0   0   1   1       ->     0 sends to 2, as 1 does to 3; 0 meets 1, as 2 meets 3
 """
 
@@ -235,7 +235,7 @@ class _Entries(NamedTuple):
 
 
 def fold_ranks(job: Job) -> Folding:
-    """Return the coarsest classes of alike ranks."""
+    """Return the coarsest classes of equal ranks."""
     entries = _entries(job)
     _, colour = distinct_rows(np.column_stack((job.program, job.speed.view(np.int64))))
     while True:
@@ -290,7 +290,7 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
     first_seen, class_of = _in_order(colour)
     roles = max(len(job.roles), 1)
     group, entry = np.full((2, len(first_seen), len(job.roles)), -1, dtype=np.int64)
-    # One communicator represents all with equal marks; its members the alike ones in it.
+    # One communicator represents all with equal marks; its members the equal ones in it.
     leaders, number = _in_order(marks[entries.group])
     own = entries.group == entries.group[leaders][number]
     mark, key = number[own], class_of[entries.rank[own]] * roles + entries.role[own]

@@ -29,13 +29,13 @@ def replay_job(
 ) -> JobSchedule:
     """Return when every task of a job runs.
 
-    If all lanes run in order and no links are shared, that is a longest path, in which alike ranks
+    If all lanes run in order and no links are shared, that is a longest path, in which equal ranks
     are replayed once. Otherwise events are played one by one, and every rank separately. Computing
     beside collectives is slowed as `Job.slowdown` says (`interference.py`).
 
     Args:
         job: what runs.
-        fold: whether alike ranks are replayed as one; the instants are the same, to the bit.
+        fold: whether equal ranks are replayed as one; the instants are the same, to the bit.
         duration_cv: coefficient of variation of each task of the ranks' own, lognormal around its
             duration. Alike ranks then differ: folded, the time that they lose by waiting for the
             slowest is estimated (`straggler_penalty.py`); otherwise every task is drawn.

@@ -32,10 +32,10 @@ from paracosm.simulation.folding import (
 class JobSchedule:
     """Instants of the tasks of a job, in seconds from the beginning of the iteration.
 
-    Ranks that must behave alike form a class, of which only one is stored: the schedule of rank r
-    is that of `representative[class_of[r]]`. Replayed in full, every rank is a class of its own.
-    The tasks of class c are at `slice(first[c], first[c + 1])`, in the order of the rows of its
-    program.
+    Equal ranks, which must behave alike, form a class, of which only one is stored: the schedule of
+    rank r is that of `representative[class_of[r]]`. Replayed in full, every rank is a class of its
+    own. The tasks of class c are at `slice(first[c], first[c + 1])`, in the order of the rows of
+    its program.
     """
 
     job: Job
@@ -169,7 +169,7 @@ Numbers = TypeVar("Numbers", np.int64, np.float64)
 class StaticArrays(NamedTuple):
     """Chains of all programs, and the places of each unit's instants.
 
-    A unit is a class of alike ranks, or a rank. Units with one program and one speed share their
+    A unit is a class of equal ranks, or a rank. Units with one program and one speed share their
     durations, unless all have their own.
     """
 

@@ -1,4 +1,4 @@
-"""The time that alike ranks lose by waiting for the slowest of them when durations vary.
+"""The time that equal ranks lose by waiting for the slowest of them when durations vary.
 
 Folded ranks stand for many whose tasks take different times. Every instant is then a mean and a
 variance: variances of the tasks on the way add up, and where n ranks join, all continue with the

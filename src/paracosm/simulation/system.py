@@ -162,7 +162,7 @@ class System:
     # the same for the receiving port
     background_up: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     # of each worker's transfers in each of its steps, (workers, steps): where several share a port,
-    # rates are in proportion to it; None: alike
+    # rates are in proportion to it; None: equal
     weight: Floats | None = None
     # workers that fail: mean seconds between failures of one, seconds until it is back, and the key
     # of each worker's random stream; no keys: none fails

@@ -114,8 +114,8 @@ class Job:
                 sim.add_worker(name, server_kind, state, index, algorithm.serve, stores[index])
             stores = []
         for index, name in enumerate(state.workers):
-            own = [stores[index]] if peers else stores
-            worker = sim.add_worker(name, worker_kind, state, index, algorithm.work, own)
+            read = [stores[index]] if peers else stores
+            worker = sim.add_worker(name, worker_kind, state, index, algorithm.work, read)
             if peers:
                 sim.spawn(algorithm.listen(worker), name=f"{name}.listen")
 
@@ -124,7 +124,8 @@ class Job:
         if config.clients is None:
             return None
         by_size = config.sampling == "by-size"
-        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
+        clients = range(config.clients)
+        sizes = [numerics.examples_of(client) for client in clients] if by_size else None
         return Clients(config, seed, sizes, config.until_time)
 
     def _add_stores(self) -> None:

@@ -210,22 +210,22 @@ class Layout:
 def layout_of(strategy: Strategy) -> Layout:
     pp, tp, cp, replicas = strategy.pipeline, strategy.tensor, strategy.context, strategy.replicas
     ranks = np.arange(pp * replicas * tp, dtype=np.int64).reshape(pp, replicas, tp)
-    alike = ranks.transpose(0, 2, 1)  # the last axis has ranks with the same parameters
+    same_parameters = ranks.transpose(0, 2, 1)  # the last axis has ranks with the same parameters
     groups: dict[tuple[str, ...], Ints] = {}
     if replicas > 1:
-        groups["data",] = alike.reshape(-1, replicas)
+        groups["data",] = same_parameters.reshape(-1, replicas)
     if tp > 1:
         groups["tensor",] = ranks.reshape(-1, tp)
     if cp > 1:
-        groups["context",] = alike.reshape(-1, cp)
+        groups["context",] = same_parameters.reshape(-1, cp)
     for near, across, size in (
         ("shard", "replicate", strategy.shard),
         ("expert", "expert data", strategy.expert),
     ):
         if size > 1:
-            groups[near,] = alike.reshape(-1, size)
+            groups[near,] = same_parameters.reshape(-1, size)
         if 1 < size < replicas:
-            others = alike.reshape(-1, replicas // size, size).transpose(0, 2, 1)
+            others = same_parameters.reshape(-1, replicas // size, size).transpose(0, 2, 1)
             groups[across,] = others.reshape(-1, replicas // size)
     if pp > 1:
         following = np.roll(ranks, -1, axis=0)

@@ -143,7 +143,8 @@ class FailingJob:
         before = self._busy
         return {
             name: {
-                what: spent + before.get(name, {}).get(what, 0.0) for what, spent in times.items()
+                resource: spent + before.get(name, {}).get(resource, 0.0)
+                for resource, spent in times.items()
             }
             for name, times in self.job.busy_times().items()
         }
@@ -202,8 +203,8 @@ class FailingJob:
                 bodies["welcome"] = node.welcome()
                 if self.conditions.elastic:
                     bodies["gather"] = node.gather()
-            for what, body in bodies.items():
-                sim.spawn(body, name=f"{name}.{what}", daemon=True)
+            for daemon, body in bodies.items():
+                sim.spawn(body, name=f"{name}.{daemon}", daemon=True)
             self._listening += bodies.values()
         for name, back in self._away.items():
             self._stop_worker(name, back)
@@ -362,7 +363,7 @@ class FailingJob:
         gone = [name for name, back in self._away.items() if back == inf]
         unsent = self.conditions.lost_messages > 0 and self.conditions.resend_after is None
         waiting = (
-            [] if deadlock is None else [each for each in deadlock.waiting if each[0] not in gone]
+            [] if deadlock is None else [wait for wait in deadlock.waiting if wait[0] not in gone]
         )
         why = [f"{name} never comes back" for name in gone[:1]]
         why += ["lost messages are never resent (give --resend-after 100ms)"] * unsent

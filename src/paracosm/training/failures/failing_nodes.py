@@ -148,7 +148,7 @@ class FailingWorker(_Node, TrainingWorker):
         super().__init__(state, index, work, stores)
         assert state.conditions is not None
         self.conditions = state.conditions
-        self._versions = [each.version for each in self.conditions.stores]
+        self._versions = [store.version for store in self.conditions.stores]
         if stores:
             self._read_stores()
         self._state.numerics.forget(self.client)
@@ -224,8 +224,8 @@ class FailingWorker(_Node, TrainingWorker):
         return True
 
     def _read_stores(self) -> None:
-        self.parameters = self._state.numerics.join([each.parameters for each in self._stores])
-        self._versions = [each.version for each in self._stores]
+        self.parameters = self._state.numerics.join([store.parameters for store in self._stores])
+        self._versions = [store.version for store in self._stores]
 
 
 class FailingServer(_Node, ParameterServer):

@@ -104,7 +104,7 @@ class FailureQueue:
         gone = () if availability is None else absences(availability, workers)
         self._coming = merge(
             _at_virtual_times(failures, workers, servers, seed),
-            (Failure(*each, leaves=True) for each in gone),
+            (Failure(*absence, leaves=True) for absence in gone),
             key=lambda failure: failure.time,
         )
         self._next = next(self._coming)
@@ -185,8 +185,8 @@ def _at_virtual_times(
         for time, who in node_failures(failures.nodes, together, len(servers), seed)
     )
     stops = strikes_of(Stop, failures, workers, servers, seed)
-    given = (Failure(each.time, each.node, each.end) for each in stops)
-    yield from merge(random, given, key=lambda failure: failure.time)
+    configured = (Failure(stop.time, stop.node, stop.end) for stop in stops)
+    yield from merge(random, configured, key=lambda failure: failure.time)
     yield from repeat(Failure(inf, "", inf))
 
 
