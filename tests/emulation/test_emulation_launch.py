@@ -95,7 +95,7 @@ what, folder = sys.argv[1], Path(sys.argv[2])
 (folder / "script.py").write_text("import time\\ntime.sleep(60)")
 config = EmulateConfig(script=folder / "script.py", world_size=4, mode="wire")
 if what == "rank":
-    run._start_rank(config, 0, 0, folder, 1, run._Job(), contextlib.ExitStack())
+    run._start_rank(config, 0, 0, folder, 1, run._Job(), contextlib.ExitStack(), None)
 else:
     run._start_emulator(config, 0, folder, 1, run._Job())
 os._exit(0)
