@@ -64,6 +64,22 @@ def test_products_are_counted_as_by_pytorch() -> None:
     assert flops(graph, "forward") + flops(graph, "backward") == counter.get_total_flops()
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 4, 8])
+def test_both_gradients_of_a_convolution_take_as_much_as_it(groups: int, transposed: bool) -> None:
+    """Also of one in groups, whose weight's gradient PyTorch counts once for each of them."""
+    kind = torch.nn.ConvTranspose2d if transposed else torch.nn.Conv2d
+    module = kind(8, 16, 3, groups=groups, bias=False)
+    inputs = torch.randn(2, 8, 10, 10, requires_grad=True)
+    step = TrainingStep(Workload(module, (inputs,), torch.sum, 1), None)
+    graph = record(step)
+    # Each of the input's or output's elements meets 3 x 3 elements of each channel of its group.
+    moved = 8 * 10 * 10 * 16 // groups if transposed else 16 * 8 * 8 * 8 // groups
+    once = 2 * 2 * moved * 9
+    assert flops(graph, "forward") == once
+    assert flops(graph, "backward") == 2 * once
+
+
 def test_a_perceptron_by_hand() -> None:
     graph = capture(CaptureOptions("mlp(hidden=512, layers=2)", batch=3, shape=(784,)))
     weights = [784 * 512, 512 * 512, 512 * 10]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from paracosm.errors import InputError
-from paracosm.graphs.flops import aten_product_flops, call_flops
+from paracosm.graphs.flops import aten_product_flops, call_flops, convolution_flops
 from paracosm.graphs.graph import TensorArgument, encode_arguments
 
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
@@ -236,6 +236,8 @@ def flops_of(
         return attention
     if (product := aten_product_flops(name.removeprefix("aten."), shapes)) is not None:
         return product
+    if name == "aten.convolution_backward":
+        return _convolution_gradients(args)
     if packet in flop_registry:
         return int(flop_registry[packet](*args, **kwargs, out_val=outputs))
     if name in _MOVES or name in ALLOCATE or func.namespace not in ("aten", "prims"):
@@ -244,6 +246,18 @@ def flops_of(
         return sum(tensor.numel() for tensor in effects.mutated or effects.outputs)
     largest = max((tensor.numel() for tensor in effects.inputs + effects.outputs), default=0)
     return largest if effects.most is None else min(largest, effects.most)
+
+
+def _convolution_gradients(args: Sequence[Any]) -> int:
+    """Return the operations of the gradients of a convolution: of its input, of its weight.
+
+    Each is as much as the convolution. PyTorch's own formula counts the weight's as often as there
+    are groups.
+    """
+    gradient, values, weight = args[:3]
+    is_transposed, wanted = args[7], args[10]
+    moved = values if is_transposed else gradient
+    return int(sum(wanted[:2])) * convolution_flops(moved.shape, weight.shape[1:])
 
 
 def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]:
