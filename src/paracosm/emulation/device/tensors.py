@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 def answer_for_tensors(refuse: Callable[[str], Exception]) -> None:
     """Let tensors on the device answer scripts as those of a GPU do."""
     _show_values()
+    _move_data()
     _without_pinning()
     _refuse_addresses(refuse)
 
@@ -45,6 +47,32 @@ def _show_values() -> None:
 
     fakes.__format__, fakes.__repr__, fakes.__str__ = formatted, shown, shown
     fakes.tolist = listed
+
+
+def _move_data() -> None:
+    """Let `tensor.data = tensor.to("cuda")`, as FSDP2 has it, make a tensor of the device's kind.
+
+    A real tensor and a fake one are of different classes, so they are swapped.
+    """
+    tensors: Any = Tensor
+    held: Any = torch._C.TensorBase.__dict__["data"]
+    swap: Any = torch.utils.swap_tensors
+
+    def get(tensor: Any) -> Any:
+        return held.__get__(tensor)
+
+    def put(tensor: Any, value: Any) -> None:
+        if isinstance(tensor, FakeTensor) == isinstance(value, FakeTensor):
+            held.__set__(tensor, value)
+            return
+        made: Any = value.detach()
+        if isinstance(tensor, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        else:
+            made.requires_grad_(tensor.requires_grad)
+        swap(tensor, made)
+
+    tensors.data = property(get, put)
 
 
 def _without_pinning() -> None:
