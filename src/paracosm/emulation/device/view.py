@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paracosm.emulation.device.charts import sections
 from paracosm.results import ScriptSummary
 from paracosm.results.view import Table, View, counted, figure, percent, table
 from paracosm.units import format_duration, format_size
@@ -147,6 +148,7 @@ def _remarks(summary: Any) -> dict[str, str | None]:
 
 
 VIEW = View(
+    sections=sections,
     figures={
         "iteration": figure("iteration_time", "s"),
         "waits for communication": figure("waits", "%"),
