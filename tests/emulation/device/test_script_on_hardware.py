@@ -187,3 +187,37 @@ def test_sharding_and_functional_collectives(
     assert sorted(moved(recording, "all_reduce")) == [4 * 8 * 64] * 3
     assert len(set(recording.groups.values())) >= 2
     assert np.unique(recording.stream).size > 2
+
+
+@pytest.mark.slow
+def test_a_compiled_chain_reads_and_writes_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    script = SCRIPTS / "compiled.py"
+    found = emulate(capsys, *ON_H100, "--world-size", 1, "--out", folder, script)
+    recording = load_recording(folder / "device.parquet")
+    last = recording.iteration(len(recording.steps) - 1)
+    ops = [recording.ops[code] for code in last.code[last.kind == OP].tolist()]
+    forward = next(op for op in ops if op.name == "compiled.pointwise")
+    size = 4 << 20
+    # Input and scale are read; the result is written, and relu's, which eager PyTorch keeps for the
+    # gradient of the scale.
+    assert (forward.bytes_read, forward.bytes_written) == (2 * size, 2 * size)
+    assert not any(op.name in ("aten.mul.Tensor", "aten.relu.default") for op in ops)
+    assert any("nothing is compiled" in note["text"] for note in found["notes"])
+
+
+@pytest.mark.slow
+def test_parameters_that_data_parallelism_looks_for_in_vain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether any rank used a parameter is a number of its own to reduce, from pinned memory."""
+    script = tmp_path / "unused.py"
+    text = (SCRIPTS / "ddp_mlp.py").read_text()
+    given = "device_ids=[device.index]"
+    assert given in text
+    script.write_text(text.replace(given, f"{given}, find_unused_parameters=True"))
+    found = emulate(capsys, *ON_H100, "--world-size", 8, script)
+    assert found["iterations"] == 3
+    assert found["collectives"]["all_reduce"]["bytes"] > 4 * PARAMETERS

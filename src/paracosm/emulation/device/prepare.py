@@ -24,11 +24,12 @@ from paracosm.emulation.backend.install import install
 from paracosm.emulation.config import RecordedDevice, Setting
 from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
+from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.guard import install_guard
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
-from paracosm.emulation.device.presence import Properties, leave_out_compilation, show_device
+from paracosm.emulation.device.presence import Properties, show_device
 from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
 from paracosm.emulation.device.state import Device
@@ -85,9 +86,10 @@ def prepare_device(
     answer_for_tensors(refuse)
     have_kernels_of_gpus()
     choose_attention_as_gpus(device.capability)
-    leave_out_compilation(lambda text: writer.notes.setdefault(text))
     runtime = RecordingRuntime(setting, recorder, refuse, state)
-    tracer = Tracer(state, FunctionalCollectives(state, runtime))
+    compiled = CompiledRegions(state)
+    compiled.install()
+    tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled)
     install(runtime)
     _answer_data_parallel()
     _mark_iterations(setting.rank, device.iterations, state, recorder, save)

@@ -263,21 +263,3 @@ def _generators() -> None:
     torch.Generator = Generators("Generator", (), {})  # type: ignore[misc, assignment]
     cuda: Any = torch.cuda
     cuda.default_generators = (real("cpu"),) * 16
-
-
-def leave_out_compilation(note: Callable[[str], None]) -> None:
-    """Let `torch.compile` return what it is given: its graphs would run on the device."""
-
-    def compiled(model: Any = None, **options: Any) -> Any:
-        note(
-            "torch.compile is left out: the time is that of eager PyTorch, and a compiled step is "
-            "shorter"
-        )
-        return model if model is not None else (lambda function: function)
-
-    torch.compile = compiled
-
-    def compile_in_place(module: Any, *arguments: Any, **options: Any) -> None:
-        compiled(module)
-
-    torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign, assignment]

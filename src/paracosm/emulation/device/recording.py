@@ -9,7 +9,7 @@ file, "device.parquet", with what is distinct (ops, collectives, groups) in its 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -265,6 +265,7 @@ class RecordingWriter:
     steps: int = 0
     is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
+    pending: Callable[[], None] | None = None  # records what is not yet complete
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -286,6 +287,7 @@ class RecordingWriter:
         number: int = -1,
     ) -> None:
         """Take a request; the arguments are those of `Recording`."""
+        self.flush()
         if self.is_finished:
             return
         self._rows.append((kind, code, stream, phase, number))
@@ -299,6 +301,12 @@ class RecordingWriter:
             self.clock.collective(call, self.groups[call.group], stream, number)
         else:
             self.clock.request(kind, stream, number)
+
+    def flush(self) -> None:
+        """Record what is pending: a chain of ops that ends with the next request."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending()
 
     def assume(self, text: str, site: str) -> int:
         """Count an assumption; return how many times it was made at this line."""

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_flatten
 
 from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
+from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.dynamic_shapes import worked_out
 from paracosm.emulation.device.recording import COPY, OP, STREAM
 from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
@@ -54,9 +55,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    def __init__(self, device: Device, collectives: FunctionalCollectives) -> None:
+    def __init__(
+        self, device: Device, collectives: FunctionalCollectives, compiled: CompiledRegions
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._device, self._collectives = device, collectives
+        self._device, self._collectives, self._compiled = device, collectives, compiled
         self.fake = device.fake
         self.writer, self.streams = device.writer, device.streams
         self.memory, self.values = device.memory, device.values
@@ -222,7 +225,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _OF_SCALER:
             self.values.assume_no_overflow()
         self.values.follow(func, args, kwargs, outputs, mutated, kind.is_view)
-        if kind.code >= 0:
+        if kind.code < 0:
+            return result
+        inputs = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, FakeTensor)]
+        if not self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
             self.writer.add(
                 COPY if kind.is_copy else OP,
                 self.streams.current,
