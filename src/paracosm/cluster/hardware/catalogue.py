@@ -201,8 +201,10 @@ class Hardware:
             return "no node's"
         count, cards = self.node.count, self.node.cards
         inner = "" if self.inner is None else f"{format_bandwidth(self.inner.usable)} within it, "
+        title = self.node.title
+        named = title if title.startswith(("a ", "an ")) else f"the {title}"
         return (
-            f"those of the {self.node.title}: {inner}{format_bandwidth(self.outer.usable)} a card, "
+            f"those of {named}: {inner}{format_bandwidth(self.outer.usable)} a card, "
             f"{cards} card{'' if cards == 1 else 's'} for {count}"
         )
 

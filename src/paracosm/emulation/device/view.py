@@ -151,7 +151,7 @@ VIEW = View(
     sections=sections,
     figures={
         "iteration": figure("iteration_time", "s"),
-        "waits for communication": figure("waits", "%"),
+        "waits for communication and others": figure("waits", "%"),
         "waits for the host": figure("launch_bound", "%"),
         "model flops utilisation": _utilisation,
         "memory allocated": _memory("allocated"),
