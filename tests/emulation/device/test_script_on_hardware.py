@@ -158,6 +158,38 @@ def test_a_script_that_never_steps_is_said(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("hardware", "script", "message"),
+    [
+        (
+            "v100-sxm-16gb",
+            "torch.ones(4, 4).cuda().bfloat16().mm(torch.ones(4, 4).cuda().bfloat16())",
+            "no peak for bfloat16: it has float32, float16 at script.py:2",
+        ),
+        (
+            "h100-sxm",
+            "while torch.randn(3, device='cuda').sum().item() > 0.5: pass",
+            "a loop that waits until a value changes, which nobody computes",
+        ),
+        (
+            "h100-sxm",
+            "torch.ones(3, device='cuda').data_ptr()",
+            "the address of a tensor, as a kernel of your own or Triton's takes it, at script.py:2",
+        ),
+        ("h100-sxm", "torch.cuda.CUDAGraph()", "torch.cuda.CUDAGraph at script.py:2"),
+    ],
+)
+def test_what_cannot_be_is_said_with_its_line(
+    hardware: str, script: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"import torch\n{script}\n")
+    command = ["emulate", "--hardware", hardware, "--world-size", "1", "--output", "none"]
+    assert main([*command, str(path)]) == 1
+    assert message in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.slow
 def test_a_pipeline_runs_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = SCRIPTS / "pipeline.py"
     found = emulate(capsys, *ON_H100, "--world-size", 2, script)

@@ -26,6 +26,7 @@ from paracosm.emulation.device.recording import (
     WAIT_EVENT,
     Call,
 )
+from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
 
 
@@ -33,11 +34,17 @@ class VirtualClock:
     """When host, streams, groups and events of one rank are done, in seconds from its beginning."""
 
     def __init__(
-        self, hardware: Hardware, costs: CollectiveCosts, rank: int, launch: float
+        self,
+        hardware: Hardware,
+        costs: CollectiveCosts,
+        rank: int,
+        launch: float,
+        refuse: Callable[[str], Exception],
     ) -> None:
         self.host = 0.0
         self.events: dict[int, float] = {}
         self._hardware, self._costs, self._rank, self._launch = hardware, costs, rank, launch
+        self._refuse = refuse
         self._streams: dict[int, float] = {}
         self._groups: dict[tuple[str, str], float] = {}
         self._collectives: dict[int, float] = {}
@@ -46,7 +53,11 @@ class VirtualClock:
     def op(self, code: int, op: Op, phase: int, stream: int, *, is_copy: bool) -> None:
         seconds = self._seconds.get(code)
         if seconds is None:
-            seconds = self._seconds[code] = op_seconds(op, phase, self._hardware, is_copy=is_copy)
+            try:
+                seconds = op_seconds(op, phase, self._hardware, is_copy=is_copy)
+            except InputError as error:  # numbers that the device does not multiply
+                raise self._refuse(str(error)) from None
+            self._seconds[code] = seconds
         self.host += self._launch
         self._streams[stream] = max(self._streams.get(stream, 0.0), self.host) + seconds
 

@@ -64,7 +64,9 @@ def prepare_device(
     if arguments.clock == "virtual":
         cluster = arguments.resolve_cluster()
         costs = CollectiveCosts(cluster, arguments.algorithm, arguments.of_collectives)
-        writer.clock = clock = VirtualClock(arguments.device, costs, setting.rank, arguments.launch)
+        writer.clock = clock = VirtualClock(
+            arguments.device, costs, setting.rank, arguments.launch, refuse
+        )
     streams = Streams(writer, local)
     if clock is not None:
         streams.events = clock.events

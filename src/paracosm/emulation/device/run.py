@@ -31,7 +31,11 @@ def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hook
     recorded = _Recorder(config, seed, hooks).record()
     if recorded.failure is not None:
         return Outcome(failed_summary(config, recorded), files=_files(recorded.recordings))
-    whole = played(config, recorded.recordings)
+    try:
+        whole = played(config, recorded.recordings)
+    except InputError as error:  # the recording is not lost by it
+        recorded.failure = str(error)
+        return Outcome(failed_summary(config, recorded), files=_files(recorded.recordings))
     _write_metrics(whole, metrics)
     unchanged_config = config.model_copy(update={"what_if": ()})
 

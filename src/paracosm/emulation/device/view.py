@@ -16,7 +16,7 @@ _MUCH_HOST = 0.1  # share of an iteration from which on the host is what limits 
 def sentence(summary: ScriptSummary) -> str:
     """Return the answer: how long an iteration takes, what it waits for, whether it fits."""
     if summary.iteration_time is None or summary.memory is None:
-        why = next((note["text"] for note in reversed(summary.notes) if note["grave"]), "")
+        why = next((note["text"] for note in summary.notes if note["grave"]), "")
         return f"The run {summary.status}: {why}." if why else f"The run {summary.status}."
     takes = (
         f"On {summary.world_size:,} {summary.hardware} ({summary.node}) an iteration takes "
