@@ -13,7 +13,7 @@ from paracosm.cluster.changes import Change, apply_changes, changes_cluster, ref
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.hardware import Hardware, find_hardware
-from paracosm.cluster.link import Hierarchical
+from paracosm.cluster.link import Hierarchical, Packets
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig, first_rank, is_module
 from paracosm.emulation.device.recording import FILE
 from paracosm.errors import InputError
@@ -120,6 +120,17 @@ class DeviceEmulateConfig(ClusterFields):
             cluster = self.device.cluster(self.world)
         if cluster.servers:
             raise InputError("cluster: servers: an emulated job has ranks only, leave servers out")
+        self.refuse_power("emulate --hardware")
+        for node in cluster.nodes:
+            if node.device not in (None, self.device.name):
+                raise InputError(
+                    f"cluster: device: {node.device} of {node.name}: the script runs on "
+                    f"{self.device.name} everywhere: leave it out, or give it as --hardware"
+                )
+        if isinstance(cluster.sharing, Packets):
+            raise InputError(
+                f"sharing {cluster.sharing}: collectives of a script have their links to themselves"
+            )
         return apply_changes(cluster, [each for each in self.what_if if changes_cluster(each)])
 
     @property

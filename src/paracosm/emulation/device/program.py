@@ -143,6 +143,11 @@ class CollectiveCosts:
         """Return the seconds for which a message of a rank is sent, and those until it arrives."""
         source, target = (rank, call.peer) if call.kind == "send" else (call.peer, rank)
         link = message_link(self._cluster, source, target)
+        if link.duplex == "half":
+            raise InputError(
+                "duplex: half: the messages of a script go both ways at once, so it takes "
+                "full-duplex links"
+            )
         whole = self._known[rank, call] = self._changed("send", link.transfer_time(call.size))
         later = min(link.propagation(call.size), whole)
         return whole - later, later

@@ -177,7 +177,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             verdict=use.verdict(capacity),
         ),
         assumed=[asdict(each) for each in recording.assumed],
-        durations=_origins(config, recording, durations),
+        durations=_origins(config, recording, durations, use.overhead),
         notes=_notes(recorded, recording),
         wall_time=recorded.wall_time,
         recording=None
@@ -303,7 +303,10 @@ def _node(config: DeviceEmulateConfig) -> str:
 
 
 def _origins(
-    config: DeviceEmulateConfig, recording: Recording, durations: DeviceDurations
+    config: DeviceEmulateConfig,
+    recording: Recording,
+    durations: DeviceDurations,
+    overhead: int,  # bytes of CUDA and NCCL
 ) -> dict[str, str]:
     shares = {name: round(100 * part) for name, part in durations.sources.items()}
     known = {
@@ -323,7 +326,7 @@ def _origins(
         "computing beside collectives": f"published: {config.slowed:g} times as long",
         "other ranks": "assumed: do what the recorded ones do",
         "memory": f"recorded: tensors; modelled: the allocator; assumed: "
-        f"{format_size(memory_use(recording).overhead)} of CUDA and NCCL",
+        f"{format_size(overhead)} of CUDA and NCCL",
     }
 
 

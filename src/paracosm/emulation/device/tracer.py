@@ -7,7 +7,7 @@ argument, or that makes a tensor on the device, is worked out by the fake mode a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.dynamic_shapes import worked_out
 from paracosm.emulation.device.recording import COPY, OP, STREAM
 from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
+from paracosm.emulation.device.values import MOST_KNOWN
 from paracosm.emulation.rank.call_site import call_site
 from paracosm.graphs.capture.calls import (
     effects_of,
@@ -126,7 +127,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 with _disable_current_modes():
                     same = source.shape == target.shape
                     self.values.forget([target])
-                    if same and not source.is_meta and source.numel() <= 4096:
+                    if same and not source.is_meta and source.numel() <= MOST_KNOWN:
                         self.values.keep(target, source.detach().to(target.dtype, copy=True))
                 return target
         return _NOT_MOVED
@@ -144,7 +145,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.memory.see(result, "activations")
         if not source.is_meta:
             self._record_copy("HtoD", source, waits=False)
-            if source.numel() <= 4096:
+            if source.numel() <= MOST_KNOWN:
                 with _disable_current_modes():
                     self.values.keep(result, source.detach().to(dtype, copy=True))
         return result
@@ -209,25 +210,23 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments = encode_call(func, args, kwargs, "cuda")  # before it changes any
         result = worked_out(self._device, func, args, kwargs)
         kind = self._kinds.get((func, arguments))
-        effects = None
+        effects = effects_of(func, args, kwargs, result)
         if kind is None:
-            effects = effects_of(func, args, kwargs, result)
             kind = self._described(func, args, kwargs, result, effects, arguments)
             self._kinds[func, arguments] = kind
-        outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
-        name = str(func.overloadpacket)
+        outputs = [each for each in effects.outputs if isinstance(each, FakeTensor)]
+        mutated = [each for each in effects.mutated if isinstance(each, FakeTensor)]
         if not kind.is_view:
             phase = self.phase
             for output in outputs:
                 if output.fake_device.type == "cuda":
                     self.memory.see(output, _MEMORY[phase])
-        mutated = _mutated(func, args, kwargs) if func._schema.is_mutable else []
-        if name in _OF_SCALER:
+        if str(func.overloadpacket) in _OF_SCALER:
             self.values.assume_no_overflow()
         self.values.follow(func, args, kwargs, outputs, mutated, kind.is_view)
         if kind.code < 0:
             return result
-        inputs = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, FakeTensor)]
+        inputs = [each for each in effects.inputs if isinstance(each, FakeTensor)]
         if not self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
             self.writer.add(
                 COPY if kind.is_copy else OP,
@@ -275,18 +274,3 @@ def _is_foreign(kind: Any) -> bool:
     own = kind.__torch_dispatch__
     disabled = torch._C._disabled_torch_dispatch_impl
     return own is not Tensor.__torch_dispatch__ and own is not disabled
-
-
-def _mutated(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    return list(_written(func, args, kwargs))
-
-
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    for place, argument in enumerate(func._schema.arguments):
-        alias = argument.alias_info
-        if alias is None or not alias.is_write:
-            continue
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        for tensor in tree_flatten(value)[0]:
-            if isinstance(tensor, FakeTensor):
-                yield tensor
