@@ -194,7 +194,11 @@ asked = st.tuples(
 def test_links_are_those_of_backend_mode(
     world: Worlds, sharing: str, traffic: list[tuple[str, int, int, int]]
 ) -> None:
-    """Each on a stream of its own, when it has computed so long; sizes in 100 kB."""
+    """Each on a stream of its own, when it has computed so long; sizes in 100 kB.
+
+    Instants that differ by a rounding only are a tie that either way may win, so no two requests
+    are a whole number of steps of latency and size apart.
+    """
     given_ = {"bandwidth": "8Gbit/s", "latency": "100us", "sharing": sharing}
     made = world(4, {"1": (0, 2)}, **given_)
     comms = {name: made.communicator(name, size) for name, size in (("0", 4), ("1", 2))}
@@ -202,9 +206,10 @@ def test_links_are_those_of_backend_mode(
     ports, spans = Ports(sharing), []  # type: ignore[arg-type]
     data = zeros(4_000_000)
     traffic = sorted(traffic, key=lambda each: each[1])
-    for number, (kind, when, size, which) in enumerate(traffic):
+    for number, (kind, tenths, size, which) in enumerate(traffic):
+        busy = tenths * 1e-4 + number * 1e-6
         count, name = ctypes.c_size_t(size * 25_000), "1" if which == 2 else "0"
-        stream = made.stream(busy=when * 1e-4)
+        stream = made.stream(busy=busy)
         if kind == "all_reduce":
             arguments = (data_of(data), data_of(data), count, 7, 4, comms[name], stream)
             made.check(made.shim.ncclAllReduce(*arguments))
@@ -214,7 +219,7 @@ def test_links_are_those_of_backend_mode(
         members = (0, 2) if name == "1" else (0, 1, 2, 3)
         peer = -1 if kind == "all_reduce" else members[1]
         cost = model.cost(kind, members, size * 100_000, 0, peer)
-        at = 1000 + when * 1e-4
+        at = 1000 + busy
         spans.append(ports.ask(number, number, 1, at, at, cost))
     made.run()
     found = sorted(each.done for each in made.collectives())
