@@ -37,9 +37,9 @@ test: $(READY) browser-or-not lint
 everyday: $(READY)
 	$(BIN)/python -m pytest -m "not slow" $(BESIDE)
 
-# Slow tests may take an hour each.
+# Slow tests may take an hour each; Hypothesis tries examples that it has not tried before.
 test-all: $(READY) browser-or-not lint types
-	$(BIN)/python -m pytest $(BESIDE) $(PATIENTLY)
+	$(BIN)/python -m pytest $(BESIDE) $(PATIENTLY) --hypothesis-profile explore
 	$(MAKE) docs
 
 lint: $(READY)

@@ -12,8 +12,11 @@ from hypothesis import settings
 from paracosm import backends
 from paracosm.backends import Backend
 
-# A first example may compile a kernel, and the machine may be busy: time is no reason to fail.
-settings.register_profile("paracosm", deadline=None)
+# A first example may compile a kernel, and the machine may be busy: time is no reason to fail. The
+# everyday run tries the same examples each time; `make test-all` looks for new ones
+# (--hypothesis-profile explore).
+settings.register_profile("paracosm", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("paracosm")
 
 # The user's own hardware is neither read nor written.

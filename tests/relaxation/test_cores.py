@@ -52,7 +52,7 @@ def in_turns(
     return ends
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_turns_are_those_of_a_queue(data: st.DataObject) -> None:
     threads = data.draw(st.integers(2, 6))

@@ -135,7 +135,7 @@ def reference(
     return x, sum(channel.sent for channel in channels.values()), staleness
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_messages_travel_as_in_plain_python(data: st.DataObject) -> None:
     n = data.draw(st.integers(2, 12))
@@ -193,7 +193,7 @@ def test_messages_travel_as_in_plain_python(data: st.DataObject) -> None:
     assert found.messages == messages
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 12),
     st.sampled_from(["10", "normal(10, 1)", "lognormal(10, 1)"]),

@@ -134,7 +134,7 @@ def updates_of(result: RelaxationResult) -> list[list[int]]:
     return np.column_stack([result.spans.processor[done], ticks[done]])[order].tolist()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_the_event_loop_is_algorithm_2_update_for_update(case: Case) -> None:
     expected, found = case.literally(), case.simulated()

@@ -209,7 +209,7 @@ def random_cluster(data: st.DataObject, processors: int, sharing: Any) -> Cluste
 
 
 @pytest.mark.parametrize("sharing", RULES[:2])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_messages_that_share_travel_as_in_an_exact_program(
     sharing: str, data: st.DataObject

@@ -111,7 +111,7 @@ def test_one_processor_records_and_then_decides() -> None:
     np.testing.assert_allclose(found.recorded, x, rtol=1e-12, atol=1e-15)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_residual_is_that_of_the_recorded_vector(data: st.DataObject) -> None:
     draw, norm = data.draw, data.draw(st.sampled_from([2, inf]))

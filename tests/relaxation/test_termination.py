@@ -128,7 +128,7 @@ def test_a_long_history_is_thinned_evenly() -> None:
     assert steps.max() < 2.1 * steps.min()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(
         ["processor(time=7s)", "processor(time=normal(30, 10))", "local", "local(9)", "tree(2)"]
