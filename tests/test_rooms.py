@@ -34,6 +34,7 @@ GROUND: dict[str, set[str]] = {
     "arrays": set(),
     "rng": {"units"},
     "quantities": {"units"},
+    "price": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""
 FLOOR_1 = {"cluster", "timing", "timeline", "results"}

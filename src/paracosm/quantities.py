@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from paracosm.errors import InputError
 from paracosm.units import (
@@ -79,3 +79,10 @@ Watts = Annotated[
     float, BeforeValidator(_with_unit(parse_power, "power", "250W")), _exactly(format_power)
 ]
 """Watts."""
+
+Tokens = Annotated[
+    float,
+    BeforeValidator(lambda value: parse_number(value) if isinstance(value, str) else value),
+    Field(gt=0, le=1e24, allow_inf_nan=False),
+]
+"""A number of tokens: 4e6."""

@@ -21,7 +21,7 @@ from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import FailureFields
 from paracosm.models.shards import ALL
-from paracosm.planning.price import Price, parse_price
+from paracosm.price import Price, parse_price
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.fields import LearningFields, ProfiledFields

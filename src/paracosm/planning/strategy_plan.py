@@ -11,14 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any, Self
+from typing import Self
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Field,
-    InstanceOf,
-    PlainSerializer,
     model_validator,
 )
 
@@ -30,32 +27,19 @@ from paracosm.faults.checkpoint import expected_makespan
 from paracosm.faults.node_failures import FailureFields, JobFailures
 from paracosm.graphs.summary import step_of
 from paracosm.graphs.transformer import Transformer, transformer_graph
-from paracosm.planning.price import WORKER_HOURS, Price, parse_price
 from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.config import SIZES, PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.replica import LAUNCH
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
+from paracosm.price import WORKER_HOURS, DevicePrice, Price
+from paracosm.quantities import Tokens
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
-from paracosm.units import format_duration, parse_number
+from paracosm.units import format_duration
 from paracosm.validation import validated
 
 SHOWN = 3  # strategies of each number of workers
-
-
-def _count(value: Any) -> Any:
-    return parse_number(value) if isinstance(value, str) else value
-
-
-def _price(value: Any) -> Any:
-    if value is None or isinstance(value, Price):
-        return value
-    text = str(value)
-    return parse_price(text if "worker" in text or "/" not in text else f"{text} a worker")
-
-
-Tokens = Annotated[float, BeforeValidator(_count), Field(gt=0, le=1e24, allow_inf_nan=False)]
 
 
 class StrategyPlanConfig(FailureFields):
@@ -80,11 +64,9 @@ class StrategyPlanConfig(FailureFields):
     measured: str | None = Field(
         None, description='what was measured on the hardware, as for predict: "resnet50: 210 ms"'
     )
-    price: Annotated[
-        InstanceOf[Price] | None,
-        BeforeValidator(_price),
-        PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
-    ] = Field(None, description='money for a device: "2.2/h" (costs are in worker-hours)')
+    price: DevicePrice = Field(
+        None, description='money for a device: "2.2/h" (costs are in worker-hours)'
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from paracosm.cluster.description import cluster_text
-from paracosm.planning.view import cost_text, money
+from paracosm.planning.view import money
 from paracosm.prediction.view import search_text, step_text, strategies_table
+from paracosm.price import cost_text
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.results.chart import Axis, Chart, Curve, Mark, Sections
 from paracosm.results.charts import line

@@ -8,6 +8,7 @@ from math import inf
 
 import numpy as np
 
+from paracosm.price import cost_text
 from paracosm.results import (
     Planned,
     PlannedDesign,
@@ -63,17 +64,6 @@ def _target(summary: PlanSummary) -> str:
     """Return "test loss 0.1"."""
     metric, _, value = summary.target.split()
     return f"{METRICS.get(metric, metric)} {value}"
-
-
-def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
-    """Return a cost with its currency, or in worker-hours."""
-    digits = f"{cost:.3g}" if cost < 999.5 else f"{cost:,.0f}"
-    if summary.price is None:
-        return f"{digits} worker-hours"
-    if not summary.currency:
-        return digits
-    is_sign = not summary.currency.isalpha()
-    return f"{summary.currency}{digits}" if is_sign else f"{digits} {summary.currency}"
 
 
 def _not_apart(summary: PlanSummary, designs: Sequence[int] | None, quantity: str) -> str:

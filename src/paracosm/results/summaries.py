@@ -724,6 +724,20 @@ class ScriptMemory(JsonObject):
     verdict: str
 
 
+class ScriptBatch(JsonObject):
+    """What an iteration of a script works on.
+
+    Attributes:
+        count: of all ranks.
+        unit: "tokens", "images" or "examples".
+        origin: how it was counted, in words.
+    """
+
+    count: float
+    unit: str
+    origin: str
+
+
 class ScriptSummary(Summary):
     """Of `paracosm emulate --hardware`: an unmodified script on a device that is not there.
 
@@ -740,6 +754,9 @@ class ScriptSummary(Summary):
         collectives: of an iteration by kind: count, bytes and seconds.
         assumed: values that were read and never computed: text, line of the script, count.
         recording: seconds and bytes that the recording took here; None where it was reused.
+        batch: of an iteration, None where it is not known; `throughput` that of all ranks, per
+            second.
+        cost: of an iteration of all ranks, in the currency of the price; None without a price.
     """
 
     verb: ClassVar[str] = "emulate"
@@ -768,6 +785,11 @@ class ScriptSummary(Summary):
     wall_time: float
     recording: Json | None = None
     twice_bandwidth: float | None = None
+    batch: ScriptBatch | None = None
+    throughput: float | None = None
+    price: str | None = None
+    currency: str = ""
+    cost: float | None = None
     unchanged: ScriptSummary | None = None
 
 

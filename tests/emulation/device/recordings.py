@@ -12,7 +12,7 @@ from paracosm.emulation.device.recording import (
     Recording,
     RecordingWriter,
 )
-from paracosm.graphs.graph import Op
+from paracosm.graphs.graph import PHASES, Op
 
 Row = tuple[object, ...]
 
@@ -27,7 +27,8 @@ def recording(
 ) -> Recording:
     """Return a recording of requests.
 
-    A row is (OP, stream, name), (COLLECTIVE, stream, Call, number), or (kind, stream, number).
+    A row is (OP, stream, name or `Op`, phase or nothing), (COLLECTIVE, stream, Call, number), or
+    (kind, stream, number).
     """
     writer = RecordingWriter(rank, world, "h100-sxm", "torch 2.13.0")
     writer.groups.update(groups or {"all": tuple(range(world))})
@@ -35,8 +36,9 @@ def recording(
         assert isinstance(kind, int)
         assert isinstance(stream, int)
         if kind == OP:
-            op = Op(str(rest[0]), "", 0, 8, 8)
-            writer.add(kind, stream, code=writer.op_code(op), phase=0)
+            op = rest[0] if isinstance(rest[0], Op) else Op(str(rest[0]), "", 0, 8, 8)
+            phase = str(rest[1]) if len(rest) > 1 else "forward"
+            writer.add(kind, stream, code=writer.op_code(op), phase=PHASES.index(phase))
         elif kind == COLLECTIVE:
             call, number = rest
             assert isinstance(call, Call)

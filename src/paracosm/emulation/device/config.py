@@ -17,7 +17,8 @@ from paracosm.cluster.link import Hierarchical, Packets
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig, first_rank, is_module
 from paracosm.emulation.device.recording import FILE
 from paracosm.errors import InputError
-from paracosm.quantities import Duration
+from paracosm.price import DevicePrice
+from paracosm.quantities import Duration, Tokens
 
 MOST_ITERATIONS = 1000  # of which one takes seconds to record
 LAUNCH = 5e-6  # seconds of the host for a request: a CUDA kernel's, as `predict` has it
@@ -69,6 +70,12 @@ class DeviceEmulateConfig(ClusterFields):
     local_world_size: int | None = Field(
         None, ge=1, description="ranks of one machine (the devices of the node)"
     )
+    batch_tokens: Tokens | None = Field(
+        None,
+        description="tokens (or examples) per iteration of all ranks: 4e6 (those that the first "
+        "embedding looks up, or the images that the first convolution takes)",
+    )
+    price: DevicePrice = Field(None, description='money for a device: "2.2/h"')
     measured: Path | None = Field(
         None, description="run folder whose recording to reuse, instead of running the script"
     )

@@ -97,6 +97,7 @@ class Recording:
     assumed: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()  # what a user should know: torch.compile left out, ...
     framework: str = ""  # "torch 2.13.0"
+    sharing: int = 1  # ranks that look up the same tokens, as those of tensor parallelism do
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -138,6 +139,7 @@ class Recording:
             "assumed": [list(asdict(each).values()) for each in self.assumed],
             "notes": list(self.notes),
             "framework": self.framework,
+            "sharing": self.sharing,
         }
         metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
@@ -197,6 +199,7 @@ def load_recording(path: Path) -> Recording:
             storages=_storages(table),
             assumed=tuple(Assumption(*values) for values in about["assumed"]),
             notes=tuple(about["notes"]),
+            sharing=int(about.get("sharing", 1)),
             **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
             **columns,
         )
@@ -263,6 +266,7 @@ class RecordingWriter:
     _op_list: list[Op] = field(default_factory=list)
     _call_list: list[Call] = field(default_factory=list)
     steps: int = 0
+    sharing: int = 1  # ranks that look up the same tokens
     is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
     pending: Callable[[], None] | None = None  # records what is not yet complete
@@ -341,6 +345,7 @@ class RecordingWriter:
             assumed=tuple(assumed),
             notes=tuple(self.notes),
             framework=self.framework,
+            sharing=self.sharing,
             **arrays,
         )
 

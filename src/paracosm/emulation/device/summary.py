@@ -10,6 +10,7 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.cluster.changes import WORTH_FASTER_LINKS, parse_change, with_twice_the_bandwidth
+from paracosm.emulation.device.batch import batch_of
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.durations import HOST_LINK, DeviceDurations, device_durations
 from paracosm.emulation.device.memory_model import memory_use
@@ -19,7 +20,7 @@ from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.datasheets import dtype_of
-from paracosm.results import ScriptMemory, ScriptSummary
+from paracosm.results import ScriptBatch, ScriptMemory, ScriptSummary
 from paracosm.results.summaries import Interval
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.breakdown import job_timeline, rank_breakdown
@@ -149,6 +150,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
     capacity = int(config.device.device.memory)
     computing = iteration.code[iteration.kind == OP]
     flops = np.array([op.flops for op in recording.ops], dtype=np.int64)
+    batch, price = _batch(config, whole.recordings), config.price
     return ScriptSummary(
         status="interrupted" if recorded.interrupted else "done",
         exit_code=recorded.exit_code,
@@ -177,14 +179,35 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             verdict=use.verdict(capacity),
         ),
         assumed=[asdict(each) for each in recording.assumed],
-        durations=_origins(config, recording, durations, use.overhead),
+        durations=_origins(config, recording, durations, use.overhead) | _batch_origin(batch),
         notes=_notes(recorded, recording),
         wall_time=recorded.wall_time,
         recording=None
         if recorded.is_reused
         else {"seconds": recorded.wall_time, "processor_seconds": recorded.cpu},
         twice_bandwidth=_twice_the_bandwidth(config, whole, waits),
+        batch=batch,
+        throughput=batch.count / time if batch is not None and time else None,
+        price=None if price is None else str(price),
+        currency="" if price is None else price.currency,
+        cost=None if price is None else price.of(config.world, time),
     )
+
+
+def _batch(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> ScriptBatch | None:
+    counted = batch_of(recordings, config.world)
+    if config.batch_tokens is None:
+        return counted
+    unit = "tokens" if counted is None else counted.unit
+    return ScriptBatch(count=config.batch_tokens, unit=unit, origin="given: --batch-tokens")
+
+
+def _batch_origin(batch: ScriptBatch | None) -> dict[str, str]:
+    unknown = (
+        "not known: no embedding or convolution comes before the first product: add "
+        "--batch-tokens 4e6, of all ranks"
+    )
+    return {"batch": unknown if batch is None else batch.origin}
 
 
 def failed_summary(config: DeviceEmulateConfig, recorded: Recorded) -> ScriptSummary:

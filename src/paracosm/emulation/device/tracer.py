@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -80,6 +81,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(func, torch._ops.HigherOrderOperator):
             return self._higher_order(func, args, kwargs)
         if any(_is_foreign(kind) for kind in types):
+            if func is _aten.embedding.default:
+                self.writer.sharing = max(self.writer.sharing, _ranks_with_equal(args[1]))
             return NotImplemented  # a DTensor or the like turns into ops on plain tensors
         flat = tree_flatten((args, kwargs))[0]
         fakes = [each for each in flat if isinstance(each, FakeTensor)]
@@ -265,6 +268,14 @@ _MEMORY = {
 }
 _OF_SCALER = frozenset({"aten._amp_foreach_non_finite_check_and_unscale_"})
 _PLAIN = (Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def _ranks_with_equal(indices: Any) -> int:
+    """Return how many ranks have the same values, by what a DTensor says; 1 for another tensor."""
+    placements = getattr(indices, "placements", ())
+    sizes = (indices.device_mesh.size(place) for place in range(len(placements)))
+    pairs = zip(sizes, placements, strict=False)
+    return prod(size for size, placement in pairs if placement.is_replicate())
 
 
 def _is_foreign(kind: Any) -> bool:

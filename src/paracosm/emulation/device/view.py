@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paracosm.emulation.device.charts import sections
+from paracosm.price import cost_text
 from paracosm.results import ScriptSummary
 from paracosm.results.view import Table, View, counted, figure, percent, table
 from paracosm.units import format_duration, format_size
@@ -31,6 +32,7 @@ def sentence(summary: ScriptSummary) -> str:
             f", {summary.iteration_time / before:.3g} times the {format_duration(before)} without "
             "the change"
         )
+    takes = ", ".join(filter(None, [takes, rate_text(summary), price_text(summary)]))
     memory = summary.memory
     reserved = format_size(memory.reserved + memory.overhead)
     holds = (
@@ -42,6 +44,24 @@ def sentence(summary: ScriptSummary) -> str:
         seconds = format_duration(summary.recording["seconds"])
         recorded = f"Recorded in {seconds} here; nothing was computed."
     return " ".join(filter(None, [f"{takes}.", _limits(summary), holds, recorded]))
+
+
+def rate_text(summary: Mapping[str, Any]) -> str | None:
+    """Return "5,770 tokens/s a GPU"."""
+    if (batch := summary.get("batch")) is None or not summary["throughput"]:
+        return None
+    rate = summary["throughput"] / summary["world_size"]
+    return f"{f'{rate:,.0f}' if rate >= 99.5 else f'{rate:.3g}'} {batch['unit']}/s a GPU"
+
+
+def price_text(summary: Mapping[str, Any]) -> str | None:
+    """Return "0.11 USD per million tokens", or the cost of an hour where no tokens are known."""
+    if (cost := summary.get("cost")) is None:
+        return None
+    priced: Any = summary
+    if (batch := summary["batch"]) is None:
+        return f"{cost_text(priced, cost / summary['iteration_time'] * 3600)} an hour"
+    return f"{cost_text(priced, cost / batch['count'] * 1e6)} per million {batch['unit']}"
 
 
 def _limits(summary: ScriptSummary) -> str:
@@ -151,6 +171,8 @@ VIEW = View(
     sections=sections,
     figures={
         "iteration": figure("iteration_time", "s"),
+        "throughput": rate_text,
+        "cost": price_text,
         "waits for communication and others": figure("waits", "%"),
         "waits for the host": figure("launch_bound", "%"),
         "model flops utilisation": _utilisation,

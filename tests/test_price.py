@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.planning.price import Price, parse_price
+from paracosm.price import Price, parse_price
 
 
 @pytest.mark.parametrize(

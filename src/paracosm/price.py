@@ -3,6 +3,9 @@
 import re
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated, Any, Protocol
+
+from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
 from paracosm.errors import InputError
 from paracosm.units import format_number, parse_duration
@@ -55,3 +58,39 @@ def parse_price(text: str) -> Price:
     if not 0 < amount < inf:
         raise InputError(f'"{text}": a price is above 0 and finite, or left out')
     return Price(amount, match["before"] or match["after"])
+
+
+def _of_device(value: Any) -> Any:
+    if value is None or isinstance(value, Price):
+        return value
+    text = str(value)
+    return parse_price(text if "worker" in text or "/" not in text else f"{text} a worker")
+
+
+DevicePrice = Annotated[
+    InstanceOf[Price] | None,
+    BeforeValidator(_of_device),
+    PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
+]
+"""A field whose text may leave out of what: "2.2/h", where workers are devices."""
+
+
+class Priced(Protocol):
+    """A summary with costs."""
+
+    @property
+    def price(self) -> str | None: ...
+
+    @property
+    def currency(self) -> str: ...
+
+
+def cost_text(summary: Priced, cost: float) -> str:
+    """Return a cost with its currency, or in worker-hours where there is no price."""
+    digits = f"{cost:.3g}" if cost < 999.5 else f"{cost:,.0f}"
+    if summary.price is None:
+        return f"{digits} worker-hours"
+    if not summary.currency:
+        return digits
+    is_sign = not summary.currency.isalpha()
+    return f"{summary.currency}{digits}" if is_sign else f"{digits} {summary.currency}"
