@@ -398,6 +398,7 @@ class RecordedDevice:
     iterations: int  # after which the script is ended
     recording: Path  # file that is written at the end
     arguments: dict[str, Any]  # of the run
+    graph: Path | None = None  # file for the graph of an iteration, where that is wanted
 
 
 @dataclass(frozen=True)

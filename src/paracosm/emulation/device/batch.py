@@ -8,17 +8,28 @@ are the first dimension of its inputs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
-
-import numpy as np
 
 from paracosm.emulation.device.recording import OP, Recording, iterations_of
 from paracosm.graphs.graph import PHASES, Op, TensorArgument, decode_arguments
 from paracosm.profiling.datasheets import COUNTED, class_of
 from paracosm.results import ScriptBatch
 
-_CONVOLUTION = "convolution"
+_CONVOLUTION = "convolution"  # a class of ops
+_EMBEDDING = "aten.embedding.default"
+
+
+@dataclass(frozen=True)
+class OpsBatch:
+    """What forward passes of a rank work on."""
+
+    unit: str  # "tokens", "images" or "examples"
+    count: int
+    examples: int  # the first dimension of these: sequences of tokens
+    rule: str  # by which it is counted, in words
 
 
 def batch_of(recordings: Sequence[Recording], world: int) -> ScriptBatch | None:
@@ -27,80 +38,80 @@ def batch_of(recordings: Sequence[Recording], world: int) -> ScriptBatch | None:
     Each recording stands for as many ranks as any other, and ranks of tensor parallelism, which
     look up the same tokens, count once.
     """
-    counted = [_of_rank(recording) for recording in recordings]
+    counted = [batch_of_ops(_forward_ops(recording)) for recording in recordings]
     known = [each for each in counted if each is not None]
     if not known:
         return None
-    unit, rule, _ = known[0]
-    of_ranks = sum(count for _, _, count in known)
+    unit = known[0].unit
+    of_ranks = sum(each.count for each in known)
     sharing = max(recording.sharing for recording in recordings)
     count = of_ranks * world / len(recordings) / sharing
     ranks = "a rank" if len(recordings) == 1 else f"{len(recordings):,} ranks"
-    origin = f"counted: {of_ranks:,} {unit} in an iteration of {ranks}, which {rule}"
+    origin = f"counted: {of_ranks:,} {unit} in an iteration of {ranks}, which {known[0].rule}"
     if sharing > 1:
         origin += f"; {sharing:,} ranks of tensor parallelism share them"
     return ScriptBatch(count=count, unit=unit, origin=origin)
 
 
-def _of_rank(recording: Recording) -> tuple[str, str, int] | None:
-    """Return the unit, the rule by which it is counted, and how many an iteration has."""
+def _forward_ops(recording: Recording) -> list[Op]:
     iteration = iterations_of(recording)[-1]
     is_forward = (iteration.kind == OP) & (iteration.phase == PHASES.index("forward"))
-    codes = iteration.code[is_forward].tolist()
+    return [recording.ops[code] for code in iteration.code[is_forward].tolist()]
+
+
+def batch_of_ops(ops: Sequence[Op]) -> OpsBatch | None:
+    """Return what the ops of forward passes, in their order, work on; None where nothing says."""
     first = list[Op]()
-    for code in codes:
-        op = recording.ops[code]
+    for op in ops:
         if class_of(op.name) == _CONVOLUTION and not first:
             shape = _weight_of(op)
             unit = "images" if len(shape) == 4 else "examples"
             rule = f"the first convolution ({_text(shape)}) takes"
-            return unit, rule, _count(recording, codes, shape, _examples_of)
+            return OpsBatch(unit, *_count(ops, shape, _examples_of), rule)
         if class_of(op.name) in COUNTED:
             break
         if _tokens_of(op):
             first.append(op)
     if not first:
         return None
-    shape = max(
-        dict.fromkeys(map(_weight_of, first)),
-        key=lambda shape: _count(recording, codes, shape, _tokens_of),
-    )
+    shapes = dict.fromkeys(map(_weight_of, first))
+    shape = max(shapes, key=lambda shape: _count(ops, shape, _tokens_of))
     rule = f"the first embedding ({_text(shape)}) looks up"
-    return "tokens", rule, _count(recording, codes, shape, _tokens_of)
+    return OpsBatch("tokens", *_count(ops, shape, _tokens_of), rule)
 
 
 def _count(
-    recording: Recording,
-    codes: Sequence[int],
-    shape: tuple[int, ...],
-    count_of: Callable[[Op], int],
-) -> int:
-    distinct, times = np.unique(codes, return_counts=True)
-    return sum(
-        count_of(recording.ops[code]) * number
-        for code, number in zip(distinct.tolist(), times.tolist(), strict=True)
-        if count_of(recording.ops[code]) and _weight_of(recording.ops[code]) == shape
-    )
+    ops: Sequence[Op], shape: tuple[int, ...], count_of: Callable[[Op], int]
+) -> tuple[int, int]:
+    """Return how many items ops with a weight of this shape take, and how many examples."""
+    count = examples = 0
+    for op, times in Counter(ops).items():
+        if (number := count_of(op)) and _weight_of(op) == shape:
+            count += number * times
+            examples += _items(op).shape[0] * times
+    return count, examples
 
 
 def _tokens_of(op: Op) -> int:
     """Return how many integers an embedding looks up; 0 of another op."""
-    if op.name != "aten.embedding.default":
+    if op.name != _EMBEDDING:
         return 0
     tensors = _tensors_of(op)
     return prod(tensors[1].shape) if len(tensors) > 1 and "int" in tensors[1].dtype else 0
 
 
 def _examples_of(op: Op) -> int:
-    if class_of(op.name) != _CONVOLUTION:
-        return 0
-    tensors = _tensors_of(op)
-    return tensors[0].shape[0] if len(tensors) > 1 else 0
+    is_convolution = class_of(op.name) == _CONVOLUTION and len(_tensors_of(op)) > 1
+    return _items(op).shape[0] if is_convolution else 0
+
+
+def _items(op: Op) -> TensorArgument:
+    """Return what an embedding looks up, or a convolution takes."""
+    return _tensors_of(op)[op.name == _EMBEDDING]
 
 
 def _weight_of(op: Op) -> tuple[int, ...]:
-    tensors = _tensors_of(op)
-    return tensors[0 if _tokens_of(op) else 1].shape if len(tensors) > 1 else ()
+    return _tensors_of(op)[op.name != _EMBEDDING].shape
 
 
 def _tensors_of(op: Op) -> list[TensorArgument]:

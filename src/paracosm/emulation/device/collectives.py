@@ -26,6 +26,7 @@ from paracosm.emulation.config import Setting
 from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call
 from paracosm.emulation.device.state import Device
 from paracosm.emulation.records import Group, RecordWriter
+from paracosm.graphs.graph import Op
 
 FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 
@@ -46,7 +47,7 @@ class RecordingRuntime(GroupRuntime):
     ) -> None:
         super().__init__(setting, recorder, refuse)
         self._writer, self._streams, self._known = device.writer, device.streams, device.values
-        self._memory = device.memory
+        self._memory, self._device = device.memory, device
         self._count = 0
         self._last_sent: dict[Any, Tensor | None] = {}
         self._awaited: list[tuple[int, bool]] = []  # by the end of the backward pass under way
@@ -88,6 +89,8 @@ class RecordingRuntime(GroupRuntime):
         stream = self._streams.current if is_on_device else HOST
         number = self.record(Call(kind, size, member.name, other), stream)
         if is_on_device:
+            if self._device.graph is not None:
+                self._device.graph.leave_out(kind, size, self._device.phase, inputs, outputs)
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs
                 self._memory.call([each for each in whole if not each.requires_grad], "collectives")
@@ -252,6 +255,8 @@ class FunctionalCollectives:
         outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
         name = func._schema.name.partition("::")[2]
         if name == "wait_tensor":
+            if device.graph is not None:
+                device.graph.see([args[0]], outputs)
             number = getattr(args[0], _WORK, None)
             if number is not None:
                 device.writer.add(WAIT, device.streams.current, number=number, phase=device.phase)
@@ -267,10 +272,18 @@ class FunctionalCollectives:
         first = given[declared[0]]
         inputs = [each for each in tree_flatten(first)[0] if isinstance(each, Tensor)]
         sized = outputs if kind == "all_gather" else inputs
-        size = sum(tensor.numel() * tensor.element_size() for tensor in sized)
+        size = sum(map(_bytes, sized))
         call = Call(kind, size, str(given["group_name"]))
         device.writer.groups[call.group] = tuple(torch.distributed.get_process_group_ranks(group))
         number = self._runtime.record(call, device.streams.current)
+        if device.graph is not None:
+            op = Op(str(func), "", 0, size, sum(map(_bytes, outputs)))
+            ranks = device.writer.groups[call.group]
+            device.graph.add(op, "communication", device.phase, inputs, outputs, ranks)
         for output in outputs:
             setattr(output, _WORK, number)
         return result
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

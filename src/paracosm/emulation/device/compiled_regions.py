@@ -87,8 +87,10 @@ class CompiledRegions:
         chain, self._chain = self._chain, None
         if chain is None:
             return
-        writer = self._device.writer
-        code = writer.op_code(chain.op())
+        writer, op = self._device.writer, chain.op()
+        if self._device.graph is not None:
+            self._device.graph.end_chain(op)
+        code = writer.op_code(op)
         writer.add(OP, chain.stream, code=code, phase=chain.phase)
 
     def _is_inside(self) -> bool:

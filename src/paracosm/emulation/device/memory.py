@@ -52,6 +52,12 @@ class DeviceMemory:
             if entry is not None:
                 entry.kind = MEMORY.index(kind)
 
+    def alive(self) -> Iterator[tuple[torch.UntypedStorage, str]]:
+        """Yield the storages that there are, each with what it is for."""
+        for entry in list(self._storages.values()):
+            if (storage := entry.reference()) is not None:
+                yield storage, MEMORY[entry.kind]
+
     def reset_highest(self) -> None:
         self.highest = self.allocated
 

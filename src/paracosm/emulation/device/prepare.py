@@ -33,13 +33,15 @@ from paracosm.emulation.device.presence import Properties, show_device
 from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
 from paracosm.emulation.device.state import Device
+from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
 from paracosm.emulation.device.tensors import answer_for_tensors
 from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
 from paracosm.emulation.rank.launchers import keep_device
 from paracosm.emulation.rank.refusals import refuser
-from paracosm.emulation.records import Iteration, RecordWriter
+from paracosm.emulation.records import Iteration, Note, RecordWriter
+from paracosm.errors import InputError
 
 
 def prepare_device(
@@ -72,7 +74,8 @@ def prepare_device(
         streams.events = clock.events
     memory = DeviceMemory(lambda: len(writer), lambda: streams.current)
     values = Values(writer.assume, refuse)
-    state = Device(writer, streams, memory, values)
+    graph = None if device.graph is None else StepGraph()
+    state = Device(writer, streams, memory, values, graph)
     process = os.getpid()
 
     def save() -> None:
@@ -94,7 +97,7 @@ def prepare_device(
     tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled)
     install(runtime)
     _answer_data_parallel()
-    _mark_iterations(setting.rank, device.iterations, state, recorder, save)
+    _mark_iterations(setting.rank, device, state, recorder, save)
     keep_device()
     if setting.config.world > 1:
         watch_groups()
@@ -114,7 +117,7 @@ def _answer_data_parallel() -> None:
 
 def _mark_iterations(
     rank: int,
-    iterations: int,
+    wanted: RecordedDevice,
     device: Device,
     recorder: RecordWriter,
     save: Callable[[], None],
@@ -125,10 +128,12 @@ def _mark_iterations(
     """
     numbers = itertools.count()
     counted: weakref.ref[Optimizer] | None = None
-    writer, memory = device.writer, device.memory
+    writer, memory, graph = device.writer, device.memory, device.graph
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
         device.in_optimizer += 1
+        if graph is not None:
+            graph.meet(optimizer)
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         memory.call(_on_device(parameters), "parameters")
         memory.call(_on_device([each.grad for each in parameters]), "gradients")
@@ -147,8 +152,15 @@ def _mark_iterations(
         now, cpu = time.monotonic(), time.process_time()
         number = next(numbers)
         recorder.append(Iteration(rank, number, now, cpu, memory.highest))
-        if number + 1 >= iterations:
+        if graph is not None and number + 2 == wanted.iterations:
+            graph.begin(memory.alive())
+        if number + 1 >= wanted.iterations:
             save()
+            if graph is not None and wanted.graph is not None:
+                try:
+                    graph.save(wanted.graph, {"framework": writer.framework})
+                except InputError as error:
+                    recorder.append(Note(rank, True, str(error)))
             recorder.flush()
             raise SystemExit(0)
 

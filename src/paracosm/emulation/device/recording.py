@@ -278,6 +278,9 @@ class RecordingWriter:
         """Return the number of an op, for `add`."""
         return _numbered(op, self._ops, self._op_list)
 
+    def op(self, code: int) -> Op:
+        return self._op_list[code]
+
     def call_code(self, call: Call) -> int:
         return _numbered(call, self._calls, self._call_list)
 

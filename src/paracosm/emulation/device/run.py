@@ -52,11 +52,30 @@ def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hook
     return Outcome(summary, whole.timeline(), _files(recorded.recordings))
 
 
-class _Recorder:
-    """Runs the script as one rank, then as those that it exchanges messages with."""
+def capture_script(config: DeviceEmulateConfig, hooks: Hooks, path: Path) -> Recorded:
+    """Run the script as one rank, and write the graph of its last iteration, unless it fails."""
+    recorded = _Recorder(config, 0, hooks, path).record()
+    if recorded.failure is None and recorded.recordings[0].peers:
+        recorded.failure = (
+            "the script exchanges messages between ranks, as a pipeline does: strategies divide a "
+            "graph of the whole model: run it without"
+        )
+    grave = [note.text for note in recorded.notes if note.grave]
+    if recorded.failure is None and grave:
+        recorded.failure = grave[-1]
+    return recorded
 
-    def __init__(self, config: DeviceEmulateConfig, seed: int, hooks: Hooks) -> None:
-        self._config, self._seed, self._hooks = config, seed, hooks
+
+class _Recorder:
+    """Runs the script as one rank, then as those that it exchanges messages with.
+
+    With a path for a graph, it is the first rank's alone.
+    """
+
+    def __init__(
+        self, config: DeviceEmulateConfig, seed: int, hooks: Hooks, graph: Path | None = None
+    ) -> None:
+        self._config, self._seed, self._hooks, self._graph = config, seed, hooks, graph
         self._recorded = Recorded()
         self._iterations = 0
 
@@ -82,7 +101,7 @@ class _Recorder:
         while waiting and recorded.failure is None and len(seen) <= MOST_RECORDED:
             rank = waiting.pop(0)
             self._record_rank(rank)
-            if recorded.recordings and recorded.recordings[-1].rank == rank:
+            if self._graph is None and recorded.recordings and recorded.recordings[-1].rank == rank:
                 peers = sorted(recorded.recordings[-1].peers - seen)
                 seen |= set(peers)
                 waiting += peers
@@ -104,6 +123,7 @@ class _Recorder:
                     mode="json", exclude=config.without_effect() | {"measured"}
                 ),
                 recording=file,
+                graph=self._graph,
             )
             ended = run_job(config.of_rank(rank), self._seed, folder, self._news, device)
             recorded.exit_code, recorded.interrupted = ended.exit_code, ended.interrupted

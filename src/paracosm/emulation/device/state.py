@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.recording import RecordingWriter
+from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
 from paracosm.emulation.device.values import Values
 from paracosm.graphs.graph import PHASES
@@ -35,6 +36,7 @@ class Device:
     streams: Streams
     memory: DeviceMemory
     values: Values
+    graph: StepGraph | None = None  # of an iteration, where one is wanted
     in_optimizer: int = 0  # steps of optimizers under way
     fake: FakeTensorMode = field(default_factory=_fake_mode)  # works out what ops make
 

@@ -111,6 +111,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Do what passes between host and device."""
         if func is _aten._local_scalar_dense.default:
             self.writer.add(STREAM, self.streams.current, phase=self.phase)
+            if self._device.graph is not None:
+                op = Op(str(func), "", 0, fakes[0].element_size(), fakes[0].element_size())
+                self._device.graph.add(op, "memory", self.phase, fakes, ())
             return self.values.read(fakes[0]).item()
         if func is _aten._to_copy.default:
             device = kwargs.get("device")
@@ -126,7 +129,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 value = self._to_host(source, not waits)
                 return target.copy_(value.expand_as(target))
             if not isinstance(source, FakeTensor):
-                self._record_copy("HtoD", source, waits=False)
+                self._record_copy("HtoD", source, waits=False, target=target)
                 with _disable_current_modes():
                     same = source.shape == target.shape
                     self.values.forget([target])
@@ -147,18 +150,22 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         self.memory.see(result, "activations")
         if not source.is_meta:
-            self._record_copy("HtoD", source, waits=False)
+            self._record_copy("HtoD", source, waits=False, target=result)
             if source.numel() <= MOST_KNOWN:
                 with _disable_current_modes():
                     self.values.keep(result, source.detach().to(dtype, copy=True))
         return result
 
-    def _record_copy(self, way: str, tensor: Any, waits: bool) -> None:
+    def _record_copy(self, way: str, tensor: Any, waits: bool, target: Any = None) -> None:
         size = tensor.numel() * tensor.element_size()
-        code = self.writer.op_code(Op(f"copy {way}", "", 0, size, size))
-        self.writer.add(COPY, self.streams.current, code=code, phase=self.phase)
+        op = Op(f"copy {way}", "", 0, size, size)
+        self.writer.add(COPY, self.streams.current, code=self.writer.op_code(op), phase=self.phase)
+        if self._device.graph is not None:
+            self._device.graph.add(op, "memory", self.phase, [tensor], [target])
         if waits:
             self.writer.add(STREAM, self.streams.current, phase=self.phase)
+            if self._device.graph is not None:
+                self._device.graph.add_wait()
 
     def _higher_order(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Work out an operator that takes functions: flex attention, as far as its cost goes."""
@@ -198,6 +205,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         op = Op(name, arguments, flops, read * (2 if is_backward else 1), written)
         code = device.writer.op_code(op)
         device.writer.add(OP, device.streams.current, code=code, phase=device.phase)
+        if device.graph is not None:
+            device.graph.add(op, "compute", device.phase, flat, made)
         return result
 
     def _decomposes(self, func: Any) -> bool:
@@ -227,16 +236,26 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if str(func.overloadpacket) in _OF_SCALER:
             self.values.assume_no_overflow()
         self.values.follow(func, args, kwargs, outputs, mutated, kind.is_view)
+        graph = self._device.graph
         if kind.code < 0:
+            if graph is not None and kind.is_view:
+                graph.see(effects.inputs, effects.outputs)
             return result
         inputs = [each for each in effects.inputs if isinstance(each, FakeTensor)]
-        if not self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
-            self.writer.add(
-                COPY if kind.is_copy else OP,
-                self.streams.current,
-                code=kind.code,
-                phase=self.phase,
-            )
+        if self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
+            if graph is not None:
+                graph.add_to_chain(self.phase, inputs, effects.mutated + effects.fresh)
+            return result
+        self.writer.add(
+            COPY if kind.is_copy else OP,
+            self.streams.current,
+            code=kind.code,
+            phase=self.phase,
+        )
+        if graph is not None:
+            resource = "memory" if kind.is_copy else "compute"
+            written = effects.mutated + effects.fresh
+            graph.add(self.writer.op(kind.code), resource, self.phase, inputs, written)
         return result
 
     def _described(

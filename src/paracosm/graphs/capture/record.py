@@ -373,10 +373,24 @@ class Ledger:
     def hold(self, kind: str, tensors: Iterable[Tensor], owner: str = "") -> None:
         """Add tensors from before the step; known ones keep their kind."""
         for tensor in tensors:
-            storage = tensor.untyped_storage()
-            if storage._cdata not in self._entries:
-                self._enter(storage, None, owner)
-                self.resident[kind] += storage.nbytes()
+            self.hold_storage(kind, tensor.untyped_storage(), owner)
+
+    def hold_storage(self, kind: str, storage: torch.UntypedStorage, owner: str = "") -> None:
+        if storage._cdata not in self._entries:
+            self._enter(storage, None, owner)
+            self.resident[kind] += storage.nbytes()
+
+    def belong(self, tensors: Iterable[Tensor], owner: str) -> None:
+        """Say which module known tensors belong to, unless another one has them."""
+        for tensor in tensors:
+            entry = self._entries.get(tensor.untyped_storage()._cdata)
+            if entry is not None:
+                entry.owner = entry.owner or owner
+
+    def maker(self, tensor: Tensor) -> int | None:
+        """Return the node that allocated a tensor's memory; None where it is from before."""
+        entry = self._entries.get(tensor.untyped_storage()._cdata)
+        return None if entry is None or entry.life is None else entry.life.first
 
     def owner(self, tensors: Iterable[Tensor]) -> str:
         """Return the innermost module that all these tensors belong to, if any."""
