@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from script_runs import ON_H100, SCRIPTS, emulate, moved
 
 from paracosm.cli.app import main
-from paracosm.emulation.device.recording import COLLECTIVE, OP, Recording, load_recording
-
-SCRIPTS = Path(__file__).parent / "scripts"
-
-
-def emulate(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    assert main(["emulate", "--json", *map(str, arguments)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+from paracosm.emulation.device.recording import OP, Recording, load_recording
 
 
 def flops(recording: Recording) -> int:
@@ -34,13 +25,6 @@ def products(recording: Recording) -> int:
     return sum(op.flops for op in ops if "mm" in op.name)
 
 
-def moved(recording: Recording, kind: str) -> list[int]:
-    last = recording.iteration(len(recording.steps) - 1)
-    calls = (recording.calls[code] for code in last.code[last.kind == COLLECTIVE].tolist())
-    return [call.size for call in calls if call.kind == kind]
-
-
-ON_H100 = ("--hardware", "h100-sxm", "--output", "none")
 WIDTH, CLASSES, BATCH = 256, 10, 64
 PARAMETERS = WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASSES
 
@@ -67,7 +51,7 @@ def test_a_data_parallel_script_asks_for_what_arithmetic_says(ddp: Path) -> None
     assert "aten._fused_adamw_.default" in names  # as on a GPU
     assert any("float16" in op.arguments for op in recording.ops if "addmm" in op.name)
     texts = {each["text"]: each["site"] for each in summary["assumed"]}
-    assert list(texts) == ["no gradient overflows, no value is NaN", "a number that was read is 1"]
+    assert list(texts) == ["checks of numbers without overflow or NaN", "losses of 1"]
     assert all(site.startswith("ddp_mlp.py:") for site in texts.values())
 
 

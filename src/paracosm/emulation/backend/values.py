@@ -72,7 +72,7 @@ def repeat(output: Tensor, source: Tensor, ranks: int) -> None:
     """Fill a tensor with `ranks` copies of another, one after the other, as an all-gather does."""
     target, data = output.data, source.data
     if target.numel() == ranks * data.numel() and target.is_contiguous():
-        if data.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
+        if data.untyped_storage()._cdata == target.untyped_storage()._cdata:
             data = data.clone()  # FSDP2 gathers in place: the source is a part of the output
         target.view(ranks, data.numel()).copy_(data.reshape(1, -1))
     else:

@@ -8,30 +8,35 @@ the communication of tensor parallelism would be missing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.distributed import Work
+from torch.distributed import ReduceOp, Work
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
+from paracosm.emulation.backend import values
 from paracosm.emulation.backend.runtime import GroupRuntime, Member
 from paracosm.emulation.backend.work import WaitedWork
 from paracosm.emulation.config import Setting
+from paracosm.emulation.device.assumptions import BALANCED
+from paracosm.emulation.device.choices import busiest
 from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call
 from paracosm.emulation.device.state import Device
+from paracosm.emulation.device.values import Values
 from paracosm.emulation.records import Group, RecordWriter
 from paracosm.graphs.graph import Op
 
 FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 
 _BUFFERED = ("all_gather", "reduce_scatter")
-_WORK = "_paracosm_work"  # the attribute of a result that has the number of its collective
+_WORK = "_paracosm_work"  # the attribute of a result's storage: the number of its collective
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
@@ -87,6 +92,8 @@ class RecordingRuntime(GroupRuntime):
         other = member.members[peer] if peer >= 0 else -1
         self._writer.groups[member.name] = member.members
         stream = self._streams.current if is_on_device else HOST
+        if kind == "all_to_all":
+            size = most_exchanged(inputs, outputs)
         number = self.record(Call(kind, size, member.name, other), stream)
         if is_on_device:
             if self._device.graph is not None:
@@ -94,7 +101,7 @@ class RecordingRuntime(GroupRuntime):
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs
                 self._memory.call([each for each in whole if not each.requires_grad], "collectives")
-            self._keep_values(kind, inputs, outputs)
+            self._keep_values(kind, inputs, outputs, len(member.members), fill)
         else:
             with _disable_current_modes():
                 for each in (fill, on_end):
@@ -146,34 +153,78 @@ class RecordingRuntime(GroupRuntime):
             self.wait(number, is_on_device)
             yield
 
-    def _keep_values(self, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    def _keep_values(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        ranks: int,
+        fill: Callable[[], None] | None,
+    ) -> None:
         """Let outputs have the values that they have where every rank holds what this one holds."""
         if kind == "send":
             for tensor in inputs:
-                self._last_sent[tensor.shape, tensor.dtype] = self._known.known(tensor)
-            return
-        if kind in ("broadcast", "barrier"):
-            return
-        sources = [self._known.known(tensor) for tensor in inputs]
-        for tensor in outputs:
-            if kind == "recv":
+                value = self._known.known(tensor)
+                self._last_sent[tensor.shape, tensor.dtype] = (
+                    value if value is None else value.clone()
+                )
+        elif kind == "recv":
+            for tensor in outputs:
                 value = self._last_sent.get((tensor.shape, tensor.dtype))
-            else:
-                value = next((each for each in sources if each is not None), None)
-                if value is not None and value.shape != tensor.shape:
-                    value = _repeated(value, tensor)
-            if value is None:
-                self._known.forget([tensor])
-            else:
-                self._known.keep(tensor, value.clone())
+                if value is None:
+                    self._known.forget([tensor])
+                else:
+                    self._known.keep(tensor, value)
+        elif fill is not None:
+            follow_collective(self._device, kind, inputs, outputs, ranks, fill)
 
 
-def _repeated(value: Tensor, tensor: Tensor) -> Tensor | None:
-    if not value.numel() or tensor.numel() % value.numel():
-        return None
+def follow_collective(
+    device: Device,
+    kind: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    ranks: int,
+    fill: Callable[[], None],
+) -> None:
+    """Let outputs have the values that `fill` gives them, so far as those of inputs are known."""
+    known = device.values
+    if all(known.known(tensor) is None for tensor in inputs):
+        known.forget(outputs)
+        return
+    if kind == "all_to_all" and _exchange_uneven_counts(known, inputs, outputs, ranks):
+        return
+    device.is_silent = True
+    try:
+        with torch.no_grad():
+            fill()
+    finally:
+        device.is_silent = False
+
+
+def _exchange_uneven_counts(
+    known: Values, inputs: Sequence[Tensor], outputs: Sequence[Tensor], ranks: int
+) -> bool:
+    """Receive numbers of tokens from every rank, where experts are not loaded alike."""
+    if known.rules.routing == BALANCED or known.origin(inputs[0]) != known.rules.experts:
+        return False
+    values = [known.known(tensor) for tensor in inputs]
+    whole = [value for value in values if value is not None]
+    is_single = len(inputs) == len(outputs) == 1
+    if len(whole) < len(values) or [t.numel() for t in inputs] != [t.numel() for t in outputs]:
+        return False
     with _disable_current_modes():
-        times = tensor.numel() // value.numel()
-        return value.reshape(-1).repeat(times).reshape(tensor.shape)
+        chunks = whole[0].reshape(ranks, -1).unbind() if is_single else whole
+        chunk = busiest(chunks)
+        for output in outputs:
+            value = chunk.reshape(-1).repeat(ranks if is_single else 1).reshape(output.shape)
+            known.keep(output, value, known.rules.experts)
+    return True
+
+
+def most_exchanged(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """Return the bytes that a rank sends, or those that it receives if they are more."""
+    return max(sum(tensor.nbytes for tensor in tensors) for tensors in (inputs, outputs))
 
 
 class RecordedWork(WaitedWork):
@@ -246,21 +297,22 @@ class FunctionalCollectives:
     def __init__(self, device: Device, runtime: RecordingRuntime) -> None:
         self._device, self._runtime = device, runtime
 
-    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any], tracer: Any) -> Any:
+        """Do what a collective does; `tracer` is the mode by which ops are followed."""
         device = self._device
         if func.namespace == "_c10d_functional_autograd":
             return func.decompose(*args, **kwargs)
+        name = func._schema.name.partition("::")[2]
+        if name == "wait_tensor":
+            number = getattr(args[0].untyped_storage(), _WORK, None)
+            if number is not None:
+                device.writer.add(WAIT, device.streams.current, number=number, phase=device.phase)
+            return args[0]  # as it does on a GPU; as a fake tensor it would be another one
+        if name == "_wrap_tensor_autograd":
+            return AsyncCollectiveTensor(args[0])  # which is waited for when it is used
         with device.fake:
             result = func(*args, **kwargs)
         outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
-        name = func._schema.name.partition("::")[2]
-        if name == "wait_tensor":
-            if device.graph is not None:
-                device.graph.see([args[0]], outputs)
-            number = getattr(args[0], _WORK, None)
-            if number is not None:
-                device.writer.add(WAIT, device.streams.current, number=number, phase=device.phase)
-            return result
         for output in outputs:
             device.memory.see(output, "collectives")
         kind = next((kind for kind in _KINDS if name.startswith(kind)), None)
@@ -273,16 +325,56 @@ class FunctionalCollectives:
         inputs = [each for each in tree_flatten(first)[0] if isinstance(each, Tensor)]
         sized = outputs if kind == "all_gather" else inputs
         size = sum(map(_bytes, sized))
+        if kind == "all_to_all":
+            size = most_exchanged(inputs, outputs)
         call = Call(kind, size, str(given["group_name"]))
-        device.writer.groups[call.group] = tuple(torch.distributed.get_process_group_ranks(group))
+        members = tuple(torch.distributed.get_process_group_ranks(group))
+        device.writer.groups[call.group] = members
         number = self._runtime.record(call, device.streams.current)
         if device.graph is not None:
             op = Op(str(func), "", 0, size, sum(map(_bytes, outputs)))
-            ranks = device.writer.groups[call.group]
-            device.graph.add(op, "communication", device.phase, inputs, outputs, ranks)
+            device.graph.add(op, "communication", device.phase, inputs, outputs, members)
         for output in outputs:
-            setattr(output, _WORK, number)
+            setattr(output.untyped_storage(), _WORK, number)
+        ranks, rank = len(members), members.index(self._runtime.setting.rank)
+
+        def fill() -> None:
+            _fill(kind, inputs, outputs, given, ranks, rank)
+
+        with tracer:
+            follow_collective(device, kind, inputs, outputs, ranks, fill)
         return result
+
+
+def _fill(
+    kind: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    given: Mapping[str, Any],
+    ranks: int,
+    rank: int,
+) -> None:
+    """Fill the results of a functional collective as its group would."""
+    for output, source in zip(outputs, inputs, strict=True):
+        if kind in ("all_reduce", "broadcast"):
+            if output is not source:
+                values.copy(output, source)
+        elif kind == "all_gather":
+            values.repeat(output, source, ranks)
+        elif kind == "reduce_scatter":
+            values.copy(output, values.part(source, rank, output.numel()))
+        else:
+            splits = given["output_split_sizes"], given["input_split_sizes"]
+            values.all_to_all_single(output, source, *splits, rank, ranks)
+        if kind in ("all_reduce", "reduce_scatter"):
+            op = str(given["reduce_op"])
+            values.reduce(output, _REDUCTIONS.get(op.lower(), op), ranks)
+
+
+_REDUCTIONS = {
+    name.lower(): getattr(ReduceOp, name)
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+}
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -15,6 +15,7 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.link import Hierarchical, Packets
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig, first_rank, is_module
+from paracosm.emulation.device.assumptions import AssumptionField
 from paracosm.emulation.device.recording import FILE
 from paracosm.errors import InputError
 from paracosm.price import DevicePrice
@@ -57,6 +58,12 @@ class DeviceEmulateConfig(ClusterFields):
     )
     launch: Duration = Field(
         LAUNCH, ge=0, description="host time of what it asks of the device: a kernel, a collective"
+    )
+    assume: AssumptionField = Field(
+        (),
+        description='what holds of values that nobody computes: "experts: zipf(1.2)", a routing as '
+        'predict has it (they are balanced), "masks: density 0.5" (all true); may be given several '
+        "times",
     )
     slowdown: float | None = Field(
         None,

@@ -22,6 +22,7 @@ from torch.optim.optimizer import (
 
 from paracosm.emulation.backend.install import install
 from paracosm.emulation.config import RecordedDevice, Setting
+from paracosm.emulation.device.assumptions import assumptions_of
 from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
 from paracosm.emulation.device.compiled_regions import CompiledRegions
@@ -38,6 +39,7 @@ from paracosm.emulation.device.streams import Streams
 from paracosm.emulation.device.tensors import answer_for_tensors
 from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
+from paracosm.emulation.device.waiting import Reads
 from paracosm.emulation.rank.launchers import keep_device
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import Iteration, Note, RecordWriter
@@ -59,9 +61,10 @@ def prepare_device(
     why = f"nothing is computed on {device.name}, which is not there"
     refuse = refuser(recorder, setting.rank, why)
     framework = f"torch {torch.__version__.split('+')[0]}"
-    writer = RecordingWriter(setting.rank, setting.config.world, device.name, framework)
-    local = setting.rank % setting.config.ranks_per_machine
     arguments = DeviceEmulateConfig.model_validate(device.arguments)
+    assume = tuple(map(str, arguments.assume))
+    writer = RecordingWriter(setting.rank, setting.config.world, device.name, framework, assume)
+    local = setting.rank % setting.config.ranks_per_machine
     clock: VirtualClock | None = None
     if arguments.clock == "virtual":
         cluster = arguments.resolve_cluster()
@@ -73,7 +76,9 @@ def prepare_device(
     if clock is not None:
         streams.events = clock.events
     memory = DeviceMemory(lambda: len(writer), lambda: streams.current)
-    values = Values(writer.assume, refuse)
+    values = Values(
+        Reads(writer, refuse).assume, refuse, assumptions_of(arguments.assume), setting.seed
+    )
     graph = None if device.graph is None else StepGraph()
     state = Device(writer, streams, memory, values, graph)
     process = os.getpid()

@@ -59,7 +59,7 @@ class Call:
 class Assumption:
     """A value that nobody can know, since nothing is computed, and what was taken for it."""
 
-    text: str  # "a loss is 1.0"
+    text: str  # "losses of 1"
     site: str  # the line that asked, "train.py:42"; empty if unknown
     count: int
 
@@ -95,6 +95,7 @@ class Recording:
     number: Ints  # n numbers of the collective or event that is made, or waited for; else -1
     storages: Storages  # the memory that tensors hold, in the order of allocation
     assumed: tuple[Assumption, ...] = ()
+    assumptions: tuple[str, ...] = ()  # what it was told to assume, by `--assume`
     notes: tuple[str, ...] = ()  # what a user should know: torch.compile left out, ...
     framework: str = ""  # "torch 2.13.0"
     sharing: int = 1  # ranks that look up the same tokens, as those of tensor parallelism do
@@ -137,6 +138,7 @@ class Recording:
             "calls": [list(asdict(call).values()) for call in self.calls],
             "groups": {name: list(ranks) for name, ranks in self.groups.items()},
             "assumed": [list(asdict(each).values()) for each in self.assumed],
+            "assumptions": list(self.assumptions),
             "notes": list(self.notes),
             "framework": self.framework,
             "sharing": self.sharing,
@@ -198,6 +200,7 @@ def load_recording(path: Path) -> Recording:
             groups={name: tuple(ranks) for name, ranks in about["groups"].items()},
             storages=_storages(table),
             assumed=tuple(Assumption(*values) for values in about["assumed"]),
+            assumptions=tuple(about.get("assumptions", ())),
             notes=tuple(about["notes"]),
             sharing=int(about.get("sharing", 1)),
             **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
@@ -257,6 +260,7 @@ class RecordingWriter:
     world_size: int
     device: str
     framework: str = ""
+    assumptions: tuple[str, ...] = ()
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     _rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
@@ -315,12 +319,10 @@ class RecordingWriter:
         if pending is not None:
             pending()
 
-    def assume(self, text: str, site: str) -> int:
-        """Count an assumption; return how many times it was made at this line."""
-        if self.is_finished:
-            return 0
-        count = self._assumed[text, site] = self._assumed.get((text, site), 0) + 1
-        return count
+    def assume(self, text: str, site: str) -> None:
+        """Count an assumption that was made at a line."""
+        if not self.is_finished:
+            self._assumed[text, site] = self._assumed.get((text, site), 0) + 1
 
     def recording(self, storages: Sequence[tuple[int, int, int, int, int]]) -> Recording:
         """Return all requests; storages are the columns of `Storages`, a row each."""
@@ -346,6 +348,7 @@ class RecordingWriter:
             groups=dict(self.groups),
             storages=Storages(**of_storages),
             assumed=tuple(assumed),
+            assumptions=self.assumptions,
             notes=tuple(self.notes),
             framework=self.framework,
             sharing=self.sharing,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.emulation.config import RecordedDevice
+from paracosm.emulation.device.assumptions import without_effect
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.recording import FILE, Recording, load_recording
 from paracosm.emulation.device.summary import (
@@ -32,6 +33,7 @@ def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hook
     if recorded.failure is not None:
         return Outcome(failed_summary(config, recorded), files=_files(recorded.recordings))
     try:
+        _check_effect(config, recorded.recordings)
         whole = played(config, recorded.recordings)
     except InputError as error:  # the recording is not lost by it
         recorded.failure = str(error)
@@ -83,13 +85,13 @@ class _Recorder:
         config, recorded = self._config, self._recorded
         if config.measured is not None:
             recordings = _load(config.measured)
-            if recordings[0].world_size == config.world:
+            difference = _difference(config, recordings[0])
+            if difference is None:
                 return Recorded(recordings, is_reused=True)
             if config.script is None or not Path(config.script).is_file():
                 raise InputError(
-                    f"{config.measured}: recorded in a world of {recordings[0].world_size:,} ranks,"
-                    f" not {config.world:,}, and its script {config.script} is not there to record "
-                    "again"
+                    f"{config.measured}: recorded {difference}, and its script {config.script} is "
+                    "not there to record again"
                 )
         if self._hooks.announce is not None:
             self._hooks.announce(
@@ -157,6 +159,17 @@ class _Recorder:
                     self._hooks.progress(self._iterations, None)
 
 
+def _difference(config: DeviceEmulateConfig, recording: Recording) -> str | None:
+    """Return what of a recording is not as asked for, which only another run of the script has."""
+    if recording.world_size != config.world:
+        return f"in a world of {recording.world_size:,} ranks, not {config.world:,}"
+    assume = tuple(map(str, config.assume))
+    if recording.assumptions != assume:
+        before, now = (", ".join(each) or "nothing" for each in (recording.assumptions, assume))
+        return f"with {before} assumed, not {now}"
+    return None
+
+
 def recording_file(number: int) -> str:
     """Return the name of the file of the n-th recording in a run folder."""
     return FILE if number == 0 else FILE.replace(".", f"{number}.")
@@ -171,6 +184,15 @@ def _load(folder: Path) -> list[Recording]:
     while (path := folder / recording_file(len(recordings))).exists():
         recordings.append(load_recording(path))
     return recordings
+
+
+def _check_effect(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> None:
+    names = {each.text for recording in recordings for each in recording.assumed}
+    idle = without_effect(config.assume, names)
+    if idle is not None:
+        raise InputError(
+            f'assume "{idle}" has no effect: the script reads nothing that follows from it'
+        )
 
 
 def _write_metrics(whole: Played, metrics: Any) -> None:

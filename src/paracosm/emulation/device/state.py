@@ -38,6 +38,7 @@ class Device:
     values: Values
     graph: StepGraph | None = None  # of an iteration, where one is wanted
     in_optimizer: int = 0  # steps of optimizers under way
+    is_silent: bool = False  # whether ops are followed for their values, and not recorded
     fake: FakeTensorMode = field(default_factory=_fake_mode)  # works out what ops make
 
     @property

@@ -18,13 +18,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
+from paracosm.emulation.device.assumptions import CAUSAL
 from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
 from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.dynamic_shapes import worked_out
 from paracosm.emulation.device.recording import COPY, OP, STREAM
 from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
-from paracosm.emulation.device.values import MOST_KNOWN
-from paracosm.emulation.rank.call_site import call_site
+from paracosm.emulation.device.values import FROM_HOST
 from paracosm.graphs.capture.calls import (
     effects_of,
     encode_call,
@@ -94,7 +94,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self.fake:
                 return func(*args, **kwargs)
         if func.namespace in FUNCTIONAL:
-            return self._collectives.call(func, args, kwargs)
+            return self._collectives.call(func, args, kwargs, self)
         moved = self._moved(func, args, kwargs, fakes, to_device)
         if moved is not _NOT_MOVED:
             return moved
@@ -130,11 +130,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return target.copy_(value.expand_as(target))
             if not isinstance(source, FakeTensor):
                 self._record_copy("HtoD", source, waits=False, target=target)
-                with _disable_current_modes():
-                    same = source.shape == target.shape
-                    self.values.forget([target])
-                    if same and not source.is_meta and source.numel() <= MOST_KNOWN:
-                        self.values.keep(target, source.detach().to(target.dtype, copy=True))
+                self._take_from_host(target, source)
                 return target
         return _NOT_MOVED
 
@@ -151,10 +147,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.memory.see(result, "activations")
         if not source.is_meta:
             self._record_copy("HtoD", source, waits=False, target=result)
-            if source.numel() <= MOST_KNOWN:
-                with _disable_current_modes():
-                    self.values.keep(result, source.detach().to(dtype, copy=True))
+            self._take_from_host(result, source)
         return result
+
+    def _take_from_host(self, target: Any, source: Tensor) -> None:
+        if source.is_meta:
+            self.values.forget([target])
+            return
+        with _disable_current_modes():
+            self.values.keep(target, source.detach().expand(target.shape))
+        setattr(target.untyped_storage(), FROM_HOST, True)
 
     def _record_copy(self, way: str, tensor: Any, waits: bool, target: Any = None) -> None:
         size = tensor.numel() * tensor.element_size()
@@ -181,7 +183,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         flops = attention_flops(
             query.shape, key.shape[-2], value.shape[-1], causal=True, backward=is_backward
         )
-        device.writer.assume("a mask of flex attention is causal", call_site())
+        device.values.assume(CAUSAL)
         with device.fake:
             if is_backward:
                 made = tuple(map(torch.empty_like, (query, key, value)))
@@ -219,6 +221,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return known
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self._device.is_silent:
+            return self._follow(func, args, kwargs)
         arguments = encode_call(func, args, kwargs, "cuda")  # before it changes any
         result = worked_out(self._device, func, args, kwargs)
         kind = self._kinds.get((func, arguments))
@@ -235,7 +239,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.memory.see(output, _MEMORY[phase])
         if str(func.overloadpacket) in _OF_SCALER:
             self.values.assume_no_overflow()
-        self.values.follow(func, args, kwargs, outputs, mutated, kind.is_view)
+        self.values.follow(func, args, kwargs, outputs, mutated)
         graph = self._device.graph
         if kind.code < 0:
             if graph is not None and kind.is_view:
@@ -256,6 +260,17 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             resource = "memory" if kind.is_copy else "compute"
             written = effects.mutated + effects.fresh
             graph.add(self.writer.op(kind.code), resource, self.phase, inputs, written)
+        return result
+
+    def _follow(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Work an op out for the values alone: it is part of a collective, whose record it has."""
+        result = worked_out(self._device, func, args, kwargs)
+        effects = effects_of(func, args, kwargs, result)
+        outputs, mutated = (
+            [each for each in tensors if isinstance(each, FakeTensor)]
+            for tensors in (effects.outputs, effects.mutated)
+        )
+        self.values.follow(func, args, kwargs, outputs, mutated)
         return result
 
     def _described(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paracosm.emulation.device.assumptions import assumed_in_words
 from paracosm.emulation.device.charts import sections
 from paracosm.price import cost_text
 from paracosm.results import ScriptSummary
@@ -180,6 +181,7 @@ VIEW = View(
         "memory reserved": _memory("reserved"),
         "memory of the device": _memory("capacity"),
         "memory": _verdict,
+        "assumed": lambda summary: assumed_in_words(summary.get("assumed") or ()) or None,
         "iteration with twice the bandwidth": figure("twice_bandwidth", "s"),
     },
     tables=_tables,

@@ -30,13 +30,18 @@ def call_site() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        name = _names.get(path)
-        if name is None:
-            name = _names[path] = _name(path)
-        if name:
-            return f"{name}:{frame.f_lineno}"
+        if not is_inside(path):
+            return f"{_names[path]}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def is_inside(path: str) -> bool:
+    """Whether a file belongs to torch, Paracosm or Python's own library."""
+    name = _names.get(path)
+    if name is None:
+        name = _names[path] = _name(path)
+    return not name
 
 
 def _name(path: str) -> str:

@@ -117,7 +117,7 @@ def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, 
     Tokens choose `active` experts each. Those beyond an expert's capacity are dropped (Lepikhin
     et al., "GShard", 2020, section 2.2; Fedus et al., "Switch Transformers", 2021, equation 3).
     """
-    load = _loads(model, split, layer)
+    load = expert_loads(split.routing, model.experts, split.seed, layer)
     kept = np.minimum(load, split.capacity / model.experts) if split.capacity else load
     of_ranks = kept.reshape(split.expert, -1).sum(axis=1)
     return float(of_ranks.max()), float(kept.max()), max(1.0 - float(kept.sum()), 0.0)
@@ -133,8 +133,12 @@ def describe_routing(model: Transformer, split: Split) -> str:
     )
 
 
-def _loads(model: Transformer, split: Split, layer: int) -> np.ndarray:
-    count, text = model.experts, split.routing
+def expert_loads(text: str, count: int, seed: int, layer: int) -> np.ndarray:
+    """Return the shares of all choices of each of `count` experts, by a routing of `Split`.
+
+    Raises:
+        InputError: the text is no routing, or not one of so many experts.
+    """
     if "+" in text:
         return _measured(text, count)
     name, values, named = parse_expression(text, "routing")
@@ -150,7 +154,7 @@ def _loads(model: Transformer, split: Split, layer: int) -> np.ndarray:
         return np.full(count, 1 / count)
     if not 0 < value < 100:
         raise InputError(f'routing "{text}": the number must be above 0 and below 100')
-    random = generator(split.seed, SimulationStream.ROUTING, layer)
+    random = generator(seed, SimulationStream.ROUTING, layer)
     if name == "dirichlet":
         return np.asarray(random.dirichlet(np.full(count, value)))
     weights = np.arange(1, count + 1, dtype=np.float64) ** -value
