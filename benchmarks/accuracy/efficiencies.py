@@ -259,7 +259,8 @@ def _roofline(device: Device, op_class: str, op: Op) -> float:
 
 def _seconds(device: Device, op_class: str, op: Op, fitted: tuple[float, float]) -> float:
     share, fixed = fitted
-    return fixed + _roofline(device, op_class, op) / share
+    time = _roofline(device, op_class, op) / share
+    return time + min(fixed, time)
 
 
 def _fit(device: Device, op_class: str, samples: Sequence[Sample]) -> tuple[float, float]:
@@ -273,7 +274,8 @@ def _fit(device: Device, op_class: str, samples: Sequence[Sample]) -> tuple[floa
 
     def residuals(parameters: np.ndarray) -> np.ndarray:
         share, fixed = np.exp(parameters)
-        return np.asarray(weight * np.log((fixed + roof / share) / seconds))
+        times = roof / share + np.minimum(fixed, roof / share)
+        return np.asarray(weight * np.log(times / seconds))
 
     start = np.log([min(float(roof.sum() / seconds.sum()), 1.0), 1e-6])
     bounds = (np.log([0.01, 1e-9]), np.log([1.2, 1e-3]))

@@ -179,6 +179,8 @@ def test_an_op_takes_the_roofline_at_the_shares_of_its_class(tmp_path: Path) -> 
     # 1e9 flops at half of 10 Tflop/s, and 1 us; 8 MB at 80 % of 1 TB/s.
     assert time("a", "product", 1e9, 0) == (pytest.approx(201e-6), 0.1, "measured")
     assert time("a", "elementwise", 0, 8e6) == (pytest.approx(10e-6), 0.2, "measured")
+    # Never full, so never drained: twice the 0.2 us of 1e6 flops.
+    assert time("a", "product", 1e6, 0)[0] == pytest.approx(0.4e-6)
     # Bound by memory: 1 GB at 1 TB/s.
     assert time("a", "product", 1e9, 1e9)[0] == pytest.approx(1e-3 + 1e-6)
     # The mean of others: the root of 0.5 x 0.8, 2 us, and both devices within the interval.

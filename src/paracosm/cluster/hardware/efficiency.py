@@ -2,11 +2,13 @@
 
 An op of a class c takes
 
-    fixed_c + max(flops / (compute_c x peak), bytes / (memory_c x bandwidth))
+    t + min(fixed_c, t)    where t = max(flops / (compute_c x peak), bytes / (memory_c x bandwidth))
 
-the roofline (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model",
+the roofline t (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model",
 2009) with the measured efficiencies of the class at both roofs, and a fixed time for filling and
-draining the device. On tensor cores, which are too fast to hide loads and stores, both times are
+draining the device. An op that never fills the device does not drain it either: products of 0.03 to
+4 Gflop in single precision take up to twice their roofline, and tiny ones a few microseconds. On
+tensor cores, which are too fast to hide loads and stores, both times are
 added. `efficiencies.yaml` has the measured efficiencies and their sources, written by
 `benchmarks/accuracy/efficiencies.py`. A device without any has the geometric mean of the others',
 and a wider interval.
@@ -55,7 +57,7 @@ class Efficiency(BaseModel):
 
     compute: Share = Field(1.0, description="share of the peak")
     memory: Share = Field(1.0, description="share of the memory's bandwidth")
-    fixed: float = Field(0.0, ge=0, description="seconds of an op, whatever its size")
+    fixed: float = Field(0.0, ge=0, description="seconds of an op that fills the device")
     spread: float = Field(ge=0, description="half-width of the 90 % interval of its logarithm")
     ops: int = Field(ge=0, description="distinct ops that it is from; 0: whole iterations")
     source: str = Field(description="who measured")
@@ -159,7 +161,7 @@ def op_time(
     computing = flops / (found.compute * device.peak(dtype)) if flops else 0.0
     moving = moved / (found.memory * device.memory_bandwidth)
     both = computing + moving if on_tensor_cores else max(computing, moving)
-    return OpTime(found.fixed + both, found.spread, known)
+    return OpTime(both + min(found.fixed, both), found.spread, known)
 
 
 @cache
