@@ -221,3 +221,17 @@ def test_a_sparse_tensor_has_as_many_rows_as_recorded() -> None:
 def test_what_cannot_be_made_is_said(wrong: Op, message: str) -> None:
     with pytest.raises(InputError, match=message):
         instantiate(wrong)
+
+
+def test_bags_of_an_embedding_are_about_equally_large() -> None:
+    """All indices would otherwise be one row's, and all bags but one empty."""
+    indices, offsets = T((12,), "int64"), T((3,), "int64")
+    forward = instantiate(op("aten._embedding_bag.default", T((100, 4), FLOATS), indices, offsets))
+    assert forward.args[2].tolist() == [0, 4, 8]
+    rest = (T((3,), "int64"), T((0,), "int64"), 100, False, 0, False, None)
+    gradient = T((3, 4), FLOATS)
+    name = "aten._embedding_bag_backward.default"
+    backward = instantiate(op(name, gradient, indices, offsets, indices, *rest))
+    assert backward.args[3].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert len(set(backward.args[1].tolist())) > 6
+    assert backward.result().shape == (100, 4)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
@@ -262,3 +263,29 @@ def test_a_gpu_is_timed_by_the_same_code() -> None:
     clock.wait()
     clock.head_start()  # launching costs nothing then
     assert clock.seconds(lambda: torch.cuda._sleep(1)) < 1e-5
+
+
+def test_the_result_of_an_op_timed_cold_lies_in_memory_of_its_own() -> None:
+    """Not where the call before it left its result, which is still in the cache."""
+    places: list[int] = []
+
+    class Watch(HostClock):
+        def seconds(self, call: Any, times: int = 1) -> float:
+            with _Results(places):
+                return super().seconds(call, times)
+
+    Bench("cpu", Watch()).visit(add(100_000), ("cold",), seed=0)
+    assert len(places) == len(set(places)) == 2
+
+
+class _Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, places: list[int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._places = places
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._places.append(result.data_ptr())
+        return result

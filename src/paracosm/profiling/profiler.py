@@ -205,7 +205,7 @@ class _Run:
         samples = self._open[op]
         seed = 2 * (number + MOST * self._settings.seed)
         try:
-            needed = 2 * self._memory_of(op) + op.bytes_written
+            needed = 2 * (self._memory_of(op) + op.bytes_written)
             if needed > self._room:
                 raise InputError(f"timing it takes {needed:,} bytes of memory")
             found = self._bench.visit(op, self._settings.caches, seed)

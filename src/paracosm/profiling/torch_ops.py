@@ -30,6 +30,9 @@ class Call:
     def __call__(self) -> None:
         self.function(*self.args, **self.kwargs)
 
+    def result(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
 
 def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
     """Return the op with arguments of its recorded shapes, dtypes and strides."""
@@ -162,8 +165,8 @@ class _Maker:
     def make(self, value: Any, bound: Bound = None) -> Any:
         """Return the value of an argument; `bound` limits its integers, or those in a list."""
         if isinstance(value, TensorArgument):
-            if isinstance(bound, Ends) and self._filled:
-                return bound.ends(value, self._device)
+            if isinstance(bound, Groups) and self._filled:
+                return bound.tensor(value, self._device)
             return self._tensor(value, bound if isinstance(bound, int) else None)
         if isinstance(value, list):
             bounds = bound if isinstance(bound, list) else [bound] * len(value)
@@ -210,20 +213,22 @@ class _Maker:
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Where groups of a dimension end, the last one with it; they are about equally large."""
+class Groups:
+    """Where groups of a dimension begin, or end, the last one with it; they are about equally
+    large. The group of each of n entries is such a beginning, of n groups of the groups."""
 
     size: int  # of the dimension
+    ends: bool = False
 
-    def ends(self, wanted: TensorArgument, device: str) -> torch.Tensor:
+    def tensor(self, wanted: TensorArgument, device: str) -> torch.Tensor:
         (groups,) = wanted.shape
-        ends = [self.size * number // groups for number in range(1, groups + 1)]
-        return torch.tensor(ends, dtype=getattr(torch, wanted.dtype), device=device)
+        numbers = torch.arange(groups, device=device) + int(self.ends)
+        return (self.size * numbers // max(groups, 1)).to(getattr(torch, wanted.dtype))
 
 
-Bound: TypeAlias = int | list[int | None] | Ends | None
-"""One more than the greatest position; of a list of tensors one for each; ends of groups; None for
-no positions."""
+Bound: TypeAlias = int | list[int | None] | Groups | None
+"""One more than the greatest position; of a list of tensors one for each; groups; None for no
+positions."""
 
 _Given: TypeAlias = Callable[[str], Any]
 _Rule: TypeAlias = Callable[[_Given], Bound]
@@ -233,13 +238,10 @@ def bounds_of_positions(
     schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Bound]:
     """Return the bounds of those arguments of a call that are positions, by their names."""
-    found = _POSITIONS.get(schema.name.partition("::")[2])
-    if found is None:
-        return {}
+    found = _POSITIONS.get(schema.name.partition("::")[2], ())
     names = [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
-    pointer, rule = found
-    return {pointer: rule(given.get)}
+    return {pointer: rule(given.get) for pointer, rule in found if pointer in given}
 
 
 def _size(tensor: TensorArgument, dimension: int) -> int:
@@ -263,26 +265,37 @@ def _each_dimension(given: _Given) -> list[int | None]:
     return bounds
 
 
-def _grouped(given: _Given) -> Ends:
+def _grouped(given: _Given) -> Groups:
     """Groups are rows of the first matrix, columns of the second, or what both are summed over."""
     first, second = given("self").shape, given("mat2").shape
-    return Ends(second[1] if len(first) == 3 else first[0] if len(second) == 3 else first[1])
+    size = second[1] if len(first) == 3 else first[0] if len(second) == 3 else first[1]
+    return Groups(size, ends=True)
 
 
-def _image(dimensions: int) -> tuple[str, _Rule]:
-    return "indices", lambda given: math.prod(given("self").shape[-dimensions:])
+def _image(dimensions: int) -> tuple[tuple[str, _Rule]]:
+    return (("indices", lambda given: math.prod(given("self").shape[-dimensions:])),)
 
 
-_POSITIONS: Mapping[str, tuple[str, _Rule]] = {
+_IN_TABLE: tuple[str, _Rule] = ("indices", lambda given: _size(given("weight"), 0))
+_IN_GRADIENT: tuple[str, _Rule] = ("indices", lambda given: int(given("num_weights")))
+_OF_BAGS: tuple[tuple[str, _Rule], ...] = (
+    ("offsets", lambda given: Groups(_size(given("indices"), 0))),
+    ("offset2bag", lambda given: Groups(_size(given("bag_size"), 0))),
+)
+
+_POSITIONS: Mapping[str, tuple[tuple[str, _Rule], ...]] = {
+    "embedding": (_IN_TABLE,),
     **dict.fromkeys(
-        ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
-        ("indices", lambda given: _size(given("weight"), 0)),
+        ("_embedding_bag", "_embedding_bag_forward_only"), (_IN_TABLE, *_OF_BAGS)
     ),
-    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), ("offs", _grouped)),
-    "embedding_dense_backward": ("indices", lambda given: int(given("num_weights"))),
+    **dict.fromkeys(
+        ("_embedding_bag_backward", "_embedding_bag_dense_backward"), (_IN_GRADIENT, *_OF_BAGS)
+    ),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), (("offs", _grouped),)),
+    "embedding_dense_backward": (_IN_GRADIENT,),
     **dict.fromkeys(
         ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
-        ("target", _classes),
+        (("target", _classes),),
     ),
     **dict.fromkeys(
         ("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward"), _image(2)
@@ -297,20 +310,20 @@ _POSITIONS: Mapping[str, tuple[str, _Rule]] = {
             *("scatter", "scatter_", "scatter_add", "scatter_add_"),
             *("scatter_reduce", "scatter_reduce_"),
         ),
-        ("index", lambda given: _size(given("self"), given("dim"))),
+        (("index", lambda given: _size(given("self"), given("dim"))),),
     ),
     **dict.fromkeys(
-        ("take", "put", "put_"), ("index", lambda given: math.prod(given("self").shape))
+        ("take", "put", "put_"), (("index", lambda given: math.prod(given("self").shape)),)
     ),
     **dict.fromkeys(
         (
             *("index", "index_put", "index_put_", "_index_put_impl_"),
             *("_unsafe_index", "_unsafe_index_put"),
         ),
-        ("indices", _each_dimension),
+        (("indices", _each_dimension),),
     ),
 }
-"""By the operator's name: which argument holds positions, and what bounds them.
+"""By the operator's name: which arguments hold positions, and what bounds them.
 
 A position beyond its tensor is an error on a CPU, ends all work on a GPU, and is memory of others
 where an op does not look (`_unsafe_index`). What this table lacks gets the position 0.
@@ -327,7 +340,8 @@ class Bench:
     data. In a real iteration hundreds of megabytes pass through the cache between two visits to a
     tensor, so an op finds its data in memory. *Cold* reproduces this: other data is streamed
     through the cache, the op runs once on a second set of arguments, so that its code is warm, and
-    is then timed on the first.
+    is then timed on the first. What the second call made is held meanwhile, so that the allocator
+    has no memory for the result that is still in the cache.
     """
 
     def __init__(self, device: str, clock: Clock) -> None:
@@ -340,14 +354,18 @@ class Bench:
         clock = self._clock
         first = instantiate(op, self._device, seed)
         second = instantiate(op, self._device, seed + 1)
-        second()
+        held = second.result()
+        first()  # memory for two results is there from now on
         clock.wait()
+        del held
         found: dict[str, float] = {}
         if "cold" in caches:
             self._stream.add_(1.0)
-            clock.seconds(second)  # timed as well: the clock's code is warm then, too
+            results: list[Any] = []
+            clock.seconds(lambda: results.append(second.result()))  # the clock's code is warm, too
             clock.head_start()
             found["cold"] = clock.seconds(first)
+            results.clear()
         if "warm" in caches:
             once = max(clock.seconds(first), 1e-7)
             times = max(1, min(1000, int(ROW / once)))
