@@ -16,11 +16,21 @@ from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
 from paracosm.cli.options import Json, Quiet, duration, listed
 from paracosm.cli.verbs import INTERRUPTED
-from paracosm.errors import unknown
+from paracosm.emulation.device.durations import recorded_graph
+from paracosm.emulation.device.run import load_recordings
+from paracosm.errors import InputError, unknown
 from paracosm.graphs.capture import capture
 from paracosm.graphs.graph import PHASES, Graph
+from paracosm.prediction.config import PredictConfig
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.profiler import ModelProfile, Settings, ops_to_profile, profile_model
+from paracosm.profiling.host_ops import measure_host_ops
+from paracosm.profiling.profiler import (
+    ModelProfile,
+    Settings,
+    ops_to_profile,
+    profile,
+    profile_model,
+)
 from paracosm.profiling.samples import CACHES
 from paracosm.units import format_between, format_duration
 
@@ -36,9 +46,15 @@ SHARP = 0.5
 
 @with_capture_flags
 def ops(
-    model: Annotated[str, Option(help="built-in model, or package.module:factory of your own")],
+    model: Annotated[
+        str | None, Option(help="built-in model, or package.module:factory of your own")
+    ] = None,
     db: Database = DATABASE,
     *,
+    recording: Annotated[
+        Path | None,
+        Option(help="run folder of emulate --hardware, whose ops to time in place of a model's"),
+    ] = None,
     device: Device = "cpu",
     threads: Threads = 1,
     cache: Annotated[
@@ -56,29 +72,55 @@ def ops(
     quiet: Quiet = False,
     **captured: Any,
 ) -> int:
-    """Time every op of a model's training step: forward, backward, optimizer.
+    """Time every op of a model's or a script's training step: forward, backward, optimizer.
 
     Example: paracosm profile ops --model resnet18 --shape 3x32x32 --budget 20s
     """
     caches, seconds = _caches(cache), duration("--budget", budget)
     settings = Settings(device, threads, caches, precision, seconds, seed=seed)
-    options = options_of(model, device=device, **captured)
+    if (model is None) == (recording is None):
+        raise InputError(
+            "give one of the two: --model resnet50, or --recording RUN, a run folder of paracosm "
+            "emulate --hardware"
+        )
+    if recording is not None and (given := _not_default(captured)):
+        raise InputError(f"{given}: has no effect on a recording, leave it out")
+    options = None if model is None else options_of(model, device=device, **captured)
     if (
         db.exists()
     ):  # refused before the capture; created after it, when there is something to store
         ProfileDatabase.open(db).close()
-    graph = capture(options)
+    if options is not None:
+        graph = capture(options)
+    else:
+        assert recording is not None
+        graph = recorded_graph(load_recordings(recording))
     total = len(ops_to_profile(graph))
     with (
         ProfileDatabase.open(db, create=True) as database,
         counter(total, hidden=json or quiet, unit="ops") as shown,
     ):
-        done = profile_model(options, settings, database, iterations, shown, graph)
+        if options is not None:
+            done = profile_model(options, settings, database, iterations, shown, graph)
+        else:
+            source = f"script {recording}"
+            if device == "cpu":
+                database.add_links(measure_host_ops(threads))
+            ops = ops_to_profile(graph)
+            measured = profile(ops, settings, source, database.add, shown)
+            done = ModelProfile(graph, measured, None, ())
     if done.profile.interrupted and not done.profile.timings:
         raise typer.Abort("interrupted before anything was timed")
     summary = _model_summary(done)
     show_result(summary, json, quiet, lambda: _show_model(done, summary, db))
     return INTERRUPTED if done.profile.interrupted else 0
+
+
+def _not_default(captured: Mapping[str, Any]) -> str:
+    """Return the first flag of a capture that is not at its default; "" if all are."""
+    defaults = {name: PredictConfig.model_fields[name].default for name in captured}
+    changed = (name for name, value in captured.items() if value != defaults[name])
+    return next((f"--{name}" for name in changed), "")
 
 
 def _caches(text: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,13 @@ from paracosm.profiling.datasheets import (
     corrected_by_ops,
     durations_on,
 )
-from paracosm.profiling.durations import Found, environments_in, find_durations, fits
+from paracosm.profiling.durations import (
+    Found,
+    choose_environment,
+    environment_of,
+    environments_in,
+    find_durations,
+)
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.quantities import read_duration
@@ -187,7 +193,7 @@ def _corrected(
     assert config.measured is not None
     if os.path.isfile(config.measured):  # False for a text that no file can have as its name
         path = Path(config.measured)
-        environment = _environment_of(path, hardware)
+        environment = environment_of(path, hardware)
         timed = find_durations(graph, path, environment, cache=config.cache).durations
         exact = [None if each is None or each.source != "exact" else each for each in timed]
         correction, durations = corrected_by_ops(durations, exact, graph, str(path))
@@ -225,19 +231,6 @@ def read_measured(text: str) -> tuple[dict[str, Any], float]:
             raise InputError(f"measured: {unknown('option', name, sorted(CAPTURE))}")
         asked[name] = value.strip()
     return asked, read_duration(time.strip())
-
-
-def _environment_of(path: Path, hardware: Hardware) -> Environment:
-    """Return the environment of this hardware in a database, or its only one."""
-    held = environments_in(path)
-    names = hardware.device.reported_as
-    named = [each for each in held if any(name in each[0].hardware for name in names)]
-    if not named and len(held) > 1:
-        raise InputError(
-            f"{path}: no timings of {hardware.device.title}: it has those of "
-            f"{_environment_list([each for each, _ in held], None)}"
-        )
-    return choose_environment(named or held, None, "", str(path))
 
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
@@ -383,58 +376,3 @@ def _sources(replica: TimedReplica) -> dict[str, str]:
     if correction.origin:
         found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
     return found
-
-
-def choose_environment(
-    held: Sequence[tuple[Environment, int]],
-    here: Environment | None,
-    wanted: str | None,
-    where: str,
-) -> Environment:
-    """Return the one of the environments that are held at `where` whose timings are to be used.
-
-    `here` is this machine's, where it is known. `wanted` are parts of a description, separated by
-    commas, that must all be found in it, whatever their case: "H100", "epyc, threads 2"; None is
-    this machine's. Messages say what there is.
-    """
-    if not held:
-        raise InputError(f"{where}: no timings of ops: add some with paracosm profile ops")
-    environments = [environment for environment, _ in held]
-    if wanted is None:
-        if here in environments:
-            return here
-        for each in environments:
-            # This machine's, however memory was handed out.
-            if here is not None and replace(each, allocator=here.allocator) == here:
-                return each
-        first = environments[0].hardware.split(",")[0].split(" (")[0]
-        raise InputError(
-            f"{where}: no timings of this machine, only of "
-            f"{_environment_list(environments, here)}: "
-            f'--hardware "{first}" predicts for that one'
-        )
-    fitting = [each for each in environments if fits(each, wanted)]
-    if not fitting:
-        raise InputError(
-            f'{where}: no timings of "{wanted}": it has those of '
-            f"{_environment_list(environments, here)}"
-        )
-    if len(fitting) > 1 and here in fitting:
-        return here
-    if len(fitting) > 1:
-        raise InputError(
-            f'{where}: "{wanted}" matches each of {_environment_list(fitting, None)}: be more '
-            'specific, as in --hardware "H100, threads 1"'
-        )
-    return fitting[0]
-
-
-def _environment_list(environments: Sequence[Environment], here: Environment | None) -> str:
-    return "; ".join(_environment_text(each, here) for each in environments)
-
-
-def _environment_text(environment: Environment, here: Environment | None) -> str:
-    differences = [] if here is None else here.differences(environment)
-    if here is not None and here.hardware == environment.hardware:
-        return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
-    return str(environment)

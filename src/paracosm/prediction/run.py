@@ -37,14 +37,13 @@ from paracosm.prediction.replica import (
     Durations,
     Progress,
     TimedReplica,
-    choose_environment,
     find_replica,
     measured_iteration,
 )
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.datasheets import durations_on
-from paracosm.profiling.durations import environments_in, find_durations
+from paracosm.profiling.durations import choose_environment, environments_in, find_durations
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary, ThroughputSummary
 from paracosm.results.kind import with_unchanged

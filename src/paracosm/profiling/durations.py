@@ -8,15 +8,18 @@ type has no timing, is profiled immediately where the timings are this machine's
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from paracosm.cluster.hardware.catalogue import Hardware
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, Op, shapes_of
+from paracosm.machine import processor_name
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, speeds_of
 
@@ -72,6 +75,83 @@ def fits(environment: Environment, wanted: str) -> bool:
     """Whether parts of a description, separated by commas, are all in that of an environment."""
     text = f"{environment.device}, {environment}".lower()
     return all(part.strip() in text for part in wanted.lower().split(","))
+
+
+def environment_of(path: Path, hardware: Hardware, *, strict: bool = False) -> Environment:
+    """Return the environment of this hardware in a database, or its only one if not `strict`.
+
+    Of hardware that no driver has a name for (a CPU as such), any of its kind will do, this
+    machine's above all.
+    """
+    held = environments_in(path)
+    names = hardware.device.reported_as
+    kind = "cpu" if hardware.device.kind == "cpu" else "cuda"
+    named = [each for each in held if any(name in each[0].hardware for name in names)]
+    if not names and strict:
+        named = [each for each in held if each[0].device == kind]
+        here = [each for each in named if processor_name() in each[0].hardware]
+        named = here if kind == "cpu" and here else named
+    if not named and held and (strict or len(held) > 1):
+        raise InputError(
+            f"{path}: no timings of {hardware.device.title}: it has those of "
+            f"{_environment_list([each for each, _ in held], None)}"
+        )
+    return choose_environment(named or held, None, "", str(path))
+
+
+def choose_environment(
+    held: Sequence[tuple[Environment, int]],
+    here: Environment | None,
+    wanted: str | None,
+    where: str,
+) -> Environment:
+    """Return the one of the environments that are held at `where` whose timings are to be used.
+
+    `here` is this machine's, where it is known. `wanted` are parts of a description, separated by
+    commas, that must all be found in it, whatever their case: "H100", "epyc, threads 2"; None is
+    this machine's. Messages say what there is.
+    """
+    if not held:
+        raise InputError(f"{where}: no timings of ops: add some with paracosm profile ops")
+    environments = [environment for environment, _ in held]
+    if wanted is None:
+        if here in environments:
+            return here
+        for each in environments:
+            # This machine's, however memory was handed out.
+            if here is not None and replace(each, allocator=here.allocator) == here:
+                return each
+        first = environments[0].hardware.split(",")[0].split(" (")[0]
+        raise InputError(
+            f"{where}: no timings of this machine, only of "
+            f"{_environment_list(environments, here)}: "
+            f'--hardware "{first}" predicts for that one'
+        )
+    fitting = [each for each in environments if fits(each, wanted)]
+    if not fitting:
+        raise InputError(
+            f'{where}: no timings of "{wanted}": it has those of '
+            f"{_environment_list(environments, here)}"
+        )
+    if len(fitting) > 1 and here in fitting:
+        return here
+    if len(fitting) > 1:
+        raise InputError(
+            f'{where}: "{wanted}" matches each of {_environment_list(fitting, None)}: be more '
+            'specific, as in --hardware "H100, threads 1"'
+        )
+    return fitting[0]
+
+
+def _environment_list(environments: Sequence[Environment], here: Environment | None) -> str:
+    return "; ".join(_environment_text(each, here) for each in environments)
+
+
+def _environment_text(environment: Environment, here: Environment | None) -> str:
+    differences = [] if here is None else here.differences(environment)
+    if here is not None and here.hardware == environment.hardware:
+        return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"
+    return str(environment)
 
 
 def find_durations(
@@ -150,6 +230,11 @@ def _estimates(
     if timed := [timing for timing in timings if _key(timing.op) in by_key]:
         exact, _ = pool(timed)
         found = {by_key[key]: exact.estimate(row) for key, row in exact.rows.items()}
+    alike = {work_of(timing.op): timing for timing in timings}
+    others = {op: alike[work_of(op)] for op in needed if op not in found and work_of(op) in alike}
+    if others:
+        exact, _ = pool(list({each.key: each for each in others.values()}.values()))
+        found |= {op: exact.estimate(exact.rows[_key(timing.op)]) for op, timing in others.items()}
     rest = [
         op
         for op in needed
@@ -217,6 +302,18 @@ def _has_work(op: Op, types: Collection[str]) -> bool:
     if op.flops or op.bytes_read or op.bytes_written:
         return True
     return op.name in types and bool(shapes_of(op.arguments))
+
+
+def work_of(op: Op) -> tuple[str, str]:
+    """Return what an op does, whatever the factors in it: an optimizer's change with every step."""
+    if _BY_NUMBER.search(op.name):
+        return _key(op)
+    return op.name, _NUMBER.sub("1.0", op.arguments)
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")
+_BY_NUMBER = re.compile(r"pow|norm|dropout|bernoulli|dist")
+"""Ops of which a number decides how they work."""
 
 
 def _key(op: Op) -> tuple[str, str]:

@@ -112,9 +112,22 @@ def last_level_cache(device: str = "cpu") -> int:
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
     caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     sizes = [file.read_text().strip() for file in caches]
-    factors = {"K": 1 << 10, "M": 1 << 20}
-    bytes_of = [int(size.rstrip("KM")) * factors.get(size[-1:], 1) for size in sizes]
+    bytes_of = [int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1) for size in sizes]
     return max(bytes_of, default=LAST_LEVEL_CACHE)
+
+
+def private_cache() -> int:
+    """Return the bytes of the largest cache that a core has to itself."""
+    found = []
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (folder / "shared_cpu_list").read_text().strip() == "0":
+            size = (folder / "size").read_text().strip()
+            found.append(int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1))
+    return max(found, default=PRIVATE_CACHE)
+
+
+PRIVATE_CACHE = 1 << 20  # bytes, where the system does not say
+_UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def free_memory(device: str = "cpu") -> int | None:

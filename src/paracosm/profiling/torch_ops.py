@@ -285,9 +285,7 @@ _OF_BAGS: tuple[tuple[str, _Rule], ...] = (
 
 _POSITIONS: Mapping[str, tuple[tuple[str, _Rule], ...]] = {
     "embedding": (_IN_TABLE,),
-    **dict.fromkeys(
-        ("_embedding_bag", "_embedding_bag_forward_only"), (_IN_TABLE, *_OF_BAGS)
-    ),
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), (_IN_TABLE, *_OF_BAGS)),
     **dict.fromkeys(
         ("_embedding_bag_backward", "_embedding_bag_dense_backward"), (_IN_GRADIENT, *_OF_BAGS)
     ),

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from paracosm.cluster.hardware import Hardware
-from paracosm.emulation.device.durations import op_seconds
 from paracosm.emulation.device.program import MESSAGES, CollectiveCosts
 from paracosm.emulation.device.recording import (
     DEVICE,
@@ -35,16 +33,18 @@ class VirtualClock:
 
     def __init__(
         self,
-        hardware: Hardware,
+        seconds_of: Callable[[Op, int, bool], float],  # of an op in a phase, and whether a copy
         costs: CollectiveCosts,
         rank: int,
         launch: float,
         refuse: Callable[[str], Exception],
+        *,
+        is_device: bool = False,  # whether the host computes itself: a CPU
     ) -> None:
         self.host = 0.0
         self.events: dict[int, float] = {}
-        self._hardware, self._costs, self._rank, self._launch = hardware, costs, rank, launch
-        self._refuse = refuse
+        self._seconds_of, self._costs, self._rank, self._launch = seconds_of, costs, rank, launch
+        self._refuse, self._is_device = refuse, is_device
         self._streams: dict[int, float] = {}
         self._groups: dict[tuple[str, str], float] = {}
         self._collectives: dict[int, float] = {}
@@ -54,12 +54,14 @@ class VirtualClock:
         seconds = self._seconds.get(code)
         if seconds is None:
             try:
-                seconds = op_seconds(op, phase, self._hardware, is_copy=is_copy)
+                seconds = self._seconds_of(op, phase, is_copy)
             except InputError as error:  # numbers that the device does not multiply
                 raise self._refuse(str(error)) from None
             self._seconds[code] = seconds
         self.host += self._launch
         self._streams[stream] = max(self._streams.get(stream, 0.0), self.host) + seconds
+        if self._is_device:
+            self.host = self._streams[stream]
 
     def collective(self, call: Call, members: tuple[int, ...], stream: int, number: int) -> None:
         self.host += self._launch

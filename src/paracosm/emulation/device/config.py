@@ -32,7 +32,7 @@ class DeviceEmulateConfig(ClusterFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size"}
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size", "database": "db"}
 
     hardware: str = Field(
         description="what the script runs on, which need not be here: a device or node of the "
@@ -56,8 +56,16 @@ class DeviceEmulateConfig(ClusterFields):
         description="what the script's own clocks show: what the job takes, or what recording it "
         "takes here",
     )
-    launch: Duration = Field(
-        LAUNCH, ge=0, description="host time of what it asks of the device: a kernel, a collective"
+    db: Path | None = Field(
+        None,
+        description="profile database with ops timed on this hardware (paracosm profile ops "
+        "--recording): they take that, others what the datasheet says",
+    )
+    launch: Duration | None = Field(
+        None,
+        ge=0,
+        description="host time of what it asks of the device: a kernel, a collective (as measured "
+        "in the database; 5 us)",
     )
     assume: AssumptionField = Field(
         (),
@@ -148,6 +156,10 @@ class DeviceEmulateConfig(ClusterFields):
         return apply_changes(cluster, [each for each in self.what_if if changes_cluster(each)])
 
     @property
+    def launch_or_assumed(self) -> float:
+        return LAUNCH if self.launch is None else self.launch
+
+    @property
     def of_collectives(self) -> list[Change]:
         return [each for each in self.what_if if each.subject == "collectives"]
 
@@ -195,10 +207,15 @@ class DeviceEmulateConfig(ClusterFields):
                 f"rank: a world of {self.world:,} has ranks 0 to {self.world - 1:,}, not "
                 f"{self.rank:,}"
             )
-        if self.device.device.kind != "gpu":
+        if self.device.device.kind != "gpu" and self.world > 1:
             raise InputError(
-                f"hardware: {self.device.name} is a CPU: leave --hardware out, and the script runs "
-                "on this one"
+                f"hardware: {self.device.name} is a CPU: a script is recorded on it as one rank of "
+                "one: --world-size 1, or leave --hardware out, and the script runs on this machine"
+            )
+        if self.db is not None and not self.db.is_file():
+            raise InputError(
+                f"{self.db}: no such database: paracosm profile ops --recording RUN --db {self.db} "
+                "makes it on a machine that has the device"
             )
         if self.measured is not None:
             if not (self.measured / FILE).is_file():

@@ -1,18 +1,25 @@
-"""How long each op of a recording takes on hardware of the catalogue."""
+"""How long each op of a recording takes: as it was timed, or by the catalogue of hardware."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paracosm.arrays import Codes, Floats
 from paracosm.cluster.hardware import Hardware, load_efficiencies
-from paracosm.emulation.device.recording import COPY, OP, Recording
-from paracosm.graphs.graph import RESOURCES, Graph, Op, Storages
-from paracosm.profiling.datasheets import NONE, class_of, common_error, durations_on
+from paracosm.emulation.device.recording import COPY, OP, Recording, iterations_of
+from paracosm.emulation.device.timed_ops import TimedOps, exact_seconds, timed_ops
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages
+from paracosm.profiling.datasheets import KNOWN, NONE, class_of, common_error, durations_on
+from paracosm.profiling.durations import work_of
+
+if TYPE_CHECKING:
+    from paracosm.profiling.estimators.roofline import Estimate
 
 HOST_LINK = 25e9
 """Bytes/s between host and device: assumed, what PCIe 4.0 with 16 lanes reaches; the catalogue has
@@ -31,34 +38,45 @@ class DeviceDurations:
     # the ends of the 90 % interval of the time of all of them, over that time
     relative: tuple[float, float]
     sources: Mapping[str, float]  # share of the time by how it is known, one of `SOURCES`
+    timed: TimedOps | None = None  # where some were timed
 
 
-def device_durations(recording: Recording, hardware: Hardware) -> DeviceDurations:
-    """Return how long the ops of a recording take, by datasheets and measured efficiencies.
+def device_durations(
+    recording: Recording, hardware: Hardware, database: Path | None = None
+) -> DeviceDurations:
+    """Return how long the ops of a recording take.
 
-    The interval takes ops of one class to err together, and classes apart from one another; the
-    device's own error is common to all.
+    Ops that were timed on the device take that, and those of the same types what follows from it;
+    others what datasheets and measured efficiencies say. The interval takes ops of one class to err
+    together, and classes apart from one another; the device's own error is common to all.
 
     Raises:
-        InputError: the device has no peak for the numbers of an op.
+        InputError: the device has no peak for the numbers of an op; the database cannot be used.
     """
-    graph = _as_graph(recording)
-    estimates = durations_on(graph, hardware)
-    copies = np.zeros(len(recording.ops), dtype=np.bool_)
-    copies[recording.code[recording.kind == COPY]] = True
-    seconds = np.zeros(len(recording.ops))
-    classes = []
-    for code, (op, estimate) in enumerate(zip(recording.ops, estimates, strict=True)):
-        if copies[code]:
-            seconds[code] = COPY_LATENCY + op.bytes_written / HOST_LINK
-        elif estimate is not None:
-            seconds[code] = estimate.duration
-        is_known = estimate is not None and not copies[code]
-        classes.append(estimate.method if estimate and is_known else class_of(op.name))
-        if copies[code]:
-            classes[-1] = "copy"
+    rows = recording.rows(recording.kind == OP)
+    timed: TimedOps | None = None
+    estimates: list[Estimate | None] = [None] * len(recording.ops)
+    if database is not None:
+        graph = _graph_of(recording.ops, rows.code, rows.phase)
+        timed = timed_ops(recording, graph, hardware, database)
+        estimates = list(timed.durations)
+    phases = dict(zip(rows.code.tolist(), rows.phase.tolist(), strict=True))
+    classes = [
+        class_of(op.name, PHASES[phases.get(code, 0)]) for code, op in enumerate(recording.ops)
+    ]
+    is_known = np.array([each is not None for each in estimates], dtype=np.bool_)
+    rest = recording.rows((recording.kind == OP) & ~is_known[recording.code])
+    by_datasheet = durations_on(_graph_of(recording.ops, rest.code, rest.phase), hardware)
+    for code, estimate in enumerate(by_datasheet):
+        if estimate is not None:
+            estimates[code] = estimate
+    seconds = np.array([0.0 if each is None else each.duration for each in estimates])
+    for code in np.unique(recording.code[recording.kind == COPY]).tolist():
+        seconds[code] = COPY_LATENCY + recording.ops[code].bytes_written / HOST_LINK
+        estimates[code], classes[code] = None, "copy"
+    iteration = iterations_of(recording)[-1] if len(recording.steps) else recording
     counts = np.bincount(
-        recording.code[(recording.kind == OP) | (recording.kind == COPY)],
+        iteration.code[(iteration.kind == OP) | (iteration.kind == COPY)],
         minlength=len(recording.ops),
     )
     time = counts * seconds
@@ -67,14 +85,17 @@ def device_durations(recording: Recording, hardware: Hardware) -> DeviceDuration
     below: dict[str, float] = {}
     above: dict[str, float] = {}
     for code, estimate in enumerate(estimates):
-        if estimate is None or copies[code] or not total:
+        if estimate is None or not total or not estimate.duration:
             continue
         share = float(time[code]) / total
         sources[estimate.source] = sources.get(estimate.source, 0.0) + share
         kind = classes[code]
         below[kind] = below.get(kind, 0.0) + share * (1 - estimate.low / estimate.duration)
         above[kind] = above.get(kind, 0.0) + share * (estimate.high / estimate.duration - 1)
-    common = common_error(hardware, NONE, load_efficiencies())
+    by_sheet = sum(share for source, share in sources.items() if source in KNOWN.values())
+    common = by_sheet * common_error(hardware, NONE, load_efficiencies())
+    if timed is not None:
+        common += (1 - by_sheet) * timed.common
     return DeviceDurations(
         seconds=seconds,
         classes=tuple(classes),
@@ -83,22 +104,48 @@ def device_durations(recording: Recording, hardware: Hardware) -> DeviceDuration
             1 + math.hypot(common, *above.values()),
         ),
         sources=sources,
+        timed=timed,
     )
 
 
-def op_seconds(op: Op, phase: int, hardware: Hardware, *, is_copy: bool) -> float:
-    """Return how long one op takes in a phase, an index into `PHASES`."""
-    if is_copy:
-        return COPY_LATENCY + op.bytes_written / HOST_LINK
-    graph = _graph_of((op,), np.zeros(1, dtype=np.int32), np.full(1, phase, dtype=np.int32))
-    (estimate,) = durations_on(graph, hardware)
-    return 0.0 if estimate is None else estimate.duration
+def recorded_graph(recordings: Sequence[Recording]) -> Graph:
+    """Return the ops of a typical iteration of each recording, as one graph without dependencies.
+
+    Ops that do the same work are one, whatever factors they multiply by.
+    """
+    ops: dict[tuple[str, str], Op] = {}
+    codes, phases = [], []
+    numbers: dict[tuple[str, str], int] = {}
+    for recording in recordings:
+        rows = iterations_of(recording)[-1]
+        rows = rows.rows(rows.kind == OP)
+        works = [work_of(op) for op in recording.ops]
+        for code in np.unique(rows.code).tolist():
+            ops.setdefault(works[code], recording.ops[code])
+            numbers.setdefault(works[code], len(numbers))
+        codes.append(np.array([numbers[works[code]] for code in rows.code.tolist()]))
+        phases.append(rows.phase)
+    code = np.concatenate(codes).astype(np.int32)
+    return _graph_of(tuple(ops.values()), code, np.concatenate(phases))
 
 
-def _as_graph(recording: Recording) -> Graph:
-    """Return the ops that compute, as a graph of which nobody asks what depends on what."""
-    rows = recording.rows(recording.kind == OP)
-    return _graph_of(recording.ops, rows.code, rows.phase)
+class OpSeconds:
+    """How long one op takes at a time: as it was timed, or by the datasheet."""
+
+    def __init__(self, hardware: Hardware, database: Path | None) -> None:
+        self._hardware = hardware
+        self._timed = {} if database is None else exact_seconds(hardware, database)
+
+    def __call__(self, op: Op, phase: int, is_copy: bool) -> float:
+        """Return the seconds of an op in a phase, an index into `PHASES`."""
+        if is_copy:
+            return COPY_LATENCY + op.bytes_written / HOST_LINK
+        timed = self._timed.get(work_of(op))
+        if timed is not None:
+            return timed
+        graph = _graph_of((op,), np.zeros(1, dtype=np.int32), np.full(1, phase, dtype=np.int32))
+        (estimate,) = durations_on(graph, self._hardware)
+        return 0.0 if estimate is None else estimate.duration
 
 
 def _graph_of(ops: tuple[Op, ...], code: Codes, phase: Codes) -> Graph:

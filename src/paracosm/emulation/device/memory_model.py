@@ -61,13 +61,14 @@ def memory_use(recording: Recording) -> MemoryUse:
     first = int(steps[-2]) + 1 if len(steps) > 1 else 0
     held = held_by_kind(recording)
     total = held.sum(axis=0)
+    is_gpu = recording.context is None
     at = first + int(np.argmax(total[first:])) if len(total) > first else 0
     by_kind = {kind: int(held[code, at]) for code, kind in enumerate(MEMORY) if held[code, at]}
     return MemoryUse(
         allocated=int(total[at]) if len(total) else 0,
         by_kind=dict(sorted(by_kind.items(), key=lambda item: -item[1])),
-        reserved=reserved_bytes(recording),
-        overhead=CONTEXT + (NCCL_BUFFERS if recording.world_size > 1 else 0),
+        reserved=reserved_bytes(recording) if is_gpu else int(total.max(initial=0)),
+        overhead=CONTEXT * is_gpu + (NCCL_BUFFERS if recording.world_size > 1 else 0),
     )
 
 

@@ -27,7 +27,9 @@ from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
 from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.config import DeviceEmulateConfig
+from paracosm.emulation.device.durations import OpSeconds
 from paracosm.emulation.device.guard import install_guard
+from paracosm.emulation.device.host_device import make_parameters_fake
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.presence import Properties, show_device
@@ -36,6 +38,7 @@ from paracosm.emulation.device.recording import STEP, RecordingWriter
 from paracosm.emulation.device.state import Device
 from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.surroundings import Surroundings
 from paracosm.emulation.device.tensors import answer_for_tensors
 from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
@@ -52,16 +55,20 @@ def prepare_device(
     recorder: RecordWriter,
     watch_groups: Callable[[], None],
 ) -> None:
-    """Make "cuda" the device, record what the script does with it, and end after some iterations.
+    """Record what the script does with its device, and end it after some iterations.
+
+    Of a GPU "cuda" is made the device; a CPU is there already.
 
     Raises:
         InputError: this PyTorch cannot be told of a device that is not there.
     """
-    install_guard(setting.config.ranks_per_machine)
+    arguments = DeviceEmulateConfig.model_validate(device.arguments)
+    kind = "cuda" if arguments.device.device.kind == "gpu" else "cpu"
+    if kind == "cuda":
+        install_guard(setting.config.ranks_per_machine)
     why = f"nothing is computed on {device.name}, which is not there"
     refuse = refuser(recorder, setting.rank, why)
     framework = f"torch {torch.__version__.split('+')[0]}"
-    arguments = DeviceEmulateConfig.model_validate(device.arguments)
     assume = tuple(map(str, arguments.assume))
     writer = RecordingWriter(setting.rank, setting.config.world, device.name, framework, assume)
     local = setting.rank % setting.config.ranks_per_machine
@@ -70,7 +77,12 @@ def prepare_device(
         cluster = arguments.resolve_cluster()
         costs = CollectiveCosts(cluster, arguments.algorithm, arguments.of_collectives)
         writer.clock = clock = VirtualClock(
-            arguments.device, costs, setting.rank, arguments.launch, refuse
+            OpSeconds(arguments.device, arguments.db),
+            costs,
+            setting.rank,
+            arguments.launch_or_assumed,
+            refuse,
+            is_device=kind == "cpu",
         )
     streams = Streams(writer, local)
     if clock is not None:
@@ -80,7 +92,7 @@ def prepare_device(
         Reads(writer, refuse).assume, refuse, assumptions_of(arguments.assume), setting.seed
     )
     graph = None if device.graph is None else StepGraph()
-    state = Device(writer, streams, memory, values, graph)
+    state = Device(writer, streams, memory, values, graph, kind)
     process = os.getpid()
 
     def save() -> None:
@@ -89,13 +101,17 @@ def prepare_device(
             writer.recording(list(memory.storages())).save(device.recording)
 
     atexit.register(save)
-    properties = Properties(
-        device.title, device.capability, device.memory, setting.config.ranks_per_machine
-    )
-    show_device(properties, writer, streams, memory, refuse)
-    answer_for_tensors(refuse)
-    have_kernels_of_gpus()
-    choose_attention_as_gpus(device.capability)
+    answer_for_tensors(state, refuse)
+    if kind == "cuda":
+        properties = Properties(
+            device.title, device.capability, device.memory, setting.config.ranks_per_machine
+        )
+        show_device(properties, writer, streams, memory, refuse)
+        have_kernels_of_gpus()
+        choose_attention_as_gpus(device.capability)
+    else:
+        make_parameters_fake(state)
+        state.surroundings = Surroundings(writer)
     runtime = RecordingRuntime(setting, recorder, refuse, state)
     compiled = CompiledRegions(state)
     compiled.install()
@@ -154,6 +170,8 @@ def _mark_iterations(
         elif first is not optimizer:
             return
         writer.add(STEP, device.streams.current)
+        if device.surroundings is not None:
+            device.surroundings.iteration_ended()
         now, cpu = time.monotonic(), time.process_time()
         number = next(numbers)
         recorder.append(Iteration(rank, number, now, cpu, memory.highest))

@@ -5,7 +5,6 @@ PyTorch's own code asks as scripts do, and takes the paths that it takes on a GP
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.recording import DEVICE, RecordingWriter
@@ -236,15 +234,6 @@ _ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "Ext
 def _of_torch(properties: Properties) -> None:
     torch.version.cuda = _CUDA
     torch.backends.cuda.is_built = lambda: True
-    # Foreach kernels are for tensors of known classes; on a GPU parameters are of one.
-    utilities = importlib.import_module("torch.utils._foreach_utils")
-    optimizers = importlib.import_module("torch.optim.optimizer")
-    for module in (utilities, optimizers):
-        known = getattr(module, "_foreach_supported_types", None)
-        if isinstance(known, list) and FakeTensor not in known:
-            known.append(FakeTensor)
-    # Parameters keep their identity, and ties, as they move to the device.
-    torch.__future__.set_swap_module_params_on_conversion(True)
     # torch.tensor(..., device="cuda") then moves where the tracer sees it.
     torch._C._set_only_lift_cpu_tensors(True)
 

@@ -63,6 +63,8 @@ class HostCosts:
 
     op: float = 5e-6
     collective: float = 5e-6
+    in_optimizer: float | None = None  # for an op of the optimizer; None for that of any op
+    is_device: bool = False  # whether it computes itself: a CPU
 
 
 def script_job(
@@ -405,13 +407,18 @@ class _Rank:
 
     def _op(self, code: int, stream: int, phase: int) -> None:
         name = self.recording.ops[code].name
-        issued = self._on_host(f"launch {name}", self.host.op)
+        cost = self.host.op
+        if self.host.in_optimizer is not None and PHASES[phase] == "optimizer":
+            cost = self.host.in_optimizer
+        issued = self._on_host(f"launch {name}", cost)
         after = [issued, *self._awaited.pop(stream, ())]
         step = PHASES[phase] if PHASES[phase] in STEPS else "other"
         lane = COMPUTE if stream == 0 else f"stream {stream}"
         if stream in self._last:
             after.append(self._last[stream])
         self._last[stream] = self.writer.add(name, lane, self.seconds[code], after, step=step)
+        if self.host.is_device:
+            self._wait(HOST, [self._last[stream]])
 
     def _collective(self, code: int, stream: int, number: int) -> None:
         call = self.recording.calls[code]

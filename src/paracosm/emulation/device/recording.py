@@ -9,6 +9,7 @@ file, "device.parquet", with what is distinct (ops, collectives, groups) in its 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -78,6 +79,32 @@ class Storages:
         return len(self.size)
 
 
+@dataclass(frozen=True)
+class Context:
+    """What surrounds the ops of an iteration on a CPU, where it adds to what they take alone."""
+
+    # Ops that only the host sees (views, sizes), outside of the optimizer's step and in it
+    of_host: tuple[int, int] = (0, 0)
+    # By op, an index into `ops`: bytes that it reads by how long ago they were last in use, an
+    # index of `reuse_bytes`
+    reuse: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+
+
+_OCTAVE = 4
+MOST_REUSE = 26 * _OCTAVE
+"""The index of all that was last in use longer ago than 64 MiB, or never."""
+
+
+def reuse_index(size: int) -> int:
+    """Return the index of data between whose uses so many bytes were, its own included."""
+    return min(int(_OCTAVE * math.log2(max(size, 1))), MOST_REUSE)
+
+
+def reuse_bytes(index: int) -> float:
+    """Return the bytes that an index of `Context.reuse` stands for at most."""
+    return float(2 ** ((index + 1) / _OCTAVE)) if index < MOST_REUSE else math.inf
+
+
 @dataclass(frozen=True, eq=False)
 class Recording:
     """The n requests of one rank."""
@@ -99,6 +126,7 @@ class Recording:
     notes: tuple[str, ...] = ()  # what a user should know: torch.compile left out, ...
     framework: str = ""  # "torch 2.13.0"
     sharing: int = 1  # ranks that look up the same tokens, as those of tensor parallelism do
+    context: Context | None = None  # of a CPU
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -142,6 +170,7 @@ class Recording:
             "notes": list(self.notes),
             "framework": self.framework,
             "sharing": self.sharing,
+            "context": None if self.context is None else asdict(self.context),
         }
         metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
@@ -203,6 +232,7 @@ def load_recording(path: Path) -> Recording:
             assumptions=tuple(about.get("assumptions", ())),
             notes=tuple(about["notes"]),
             sharing=int(about.get("sharing", 1)),
+            context=_context(about.get("context")),
             **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
             **columns,
         )
@@ -210,6 +240,17 @@ def load_recording(path: Path) -> Recording:
         raise InputError(f"{path}: damaged: record the script again") from None
     _check(recording, path)
     return recording
+
+
+def _context(about: Any) -> Context | None:
+    if about is None:
+        return None
+    reuse = {
+        int(code): {int(index): int(size) for index, size in sizes.items()}
+        for code, sizes in about["reuse"].items()
+    }
+    outside, inside = about["of_host"]
+    return Context((int(outside), int(inside)), reuse)
 
 
 def _storages(table: pa.Table) -> Storages:
@@ -271,6 +312,7 @@ class RecordingWriter:
     _call_list: list[Call] = field(default_factory=list)
     steps: int = 0
     sharing: int = 1  # ranks that look up the same tokens
+    context: Context | None = None  # of a CPU
     is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
     pending: Callable[[], None] | None = None  # records what is not yet complete
@@ -352,6 +394,7 @@ class RecordingWriter:
             notes=tuple(self.notes),
             framework=self.framework,
             sharing=self.sharing,
+            context=self.context,
             **arrays,
         )
 

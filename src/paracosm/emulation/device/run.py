@@ -84,7 +84,14 @@ class _Recorder:
     def record(self) -> Recorded:
         config, recorded = self._config, self._recorded
         if config.measured is not None:
-            recordings = _load(config.measured)
+            recordings = load_recordings(config.measured)
+            on_cpu, kind = recordings[0].context is not None, config.device.device.kind
+            if on_cpu != (kind == "cpu"):
+                raise InputError(
+                    f"{config.measured}: recorded on a {'CPU' if on_cpu else 'GPU'}, where PyTorch "
+                    f"takes other paths than on {config.device.name}: record the script with "
+                    f"--hardware {config.device.name}"
+                )
             difference = _difference(config, recordings[0])
             if difference is None:
                 return Recorded(recordings, is_reused=True)
@@ -179,7 +186,8 @@ def _files(recordings: Sequence[Recording]) -> dict[str, Callable[[Path], None]]
     return {recording_file(number): each.save for number, each in enumerate(recordings)}
 
 
-def _load(folder: Path) -> list[Recording]:
+def load_recordings(folder: Path) -> list[Recording]:
+    """Return the recordings of a run folder."""
     recordings = [load_recording(folder / FILE)]
     while (path := folder / recording_file(len(recordings))).exists():
         recordings.append(load_recording(path))

@@ -12,6 +12,7 @@ from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.recording import RecordingWriter
 from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.surroundings import Surroundings
 from paracosm.emulation.device.values import Values
 from paracosm.graphs.graph import PHASES
 
@@ -37,6 +38,8 @@ class Device:
     memory: DeviceMemory
     values: Values
     graph: StepGraph | None = None  # of an iteration, where one is wanted
+    kind: str = "cuda"  # or "cpu", where host and device are one
+    surroundings: Surroundings | None = None  # of ops on a CPU
     in_optimizer: int = 0  # steps of optimizers under way
     is_silent: bool = False  # whether ops are followed for their values, and not recorded
     fake: FakeTensorMode = field(default_factory=_fake_mode)  # works out what ops make

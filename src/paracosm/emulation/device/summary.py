@@ -79,7 +79,7 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
         InputError: the device has no peak for the numbers of an op; recordings that do not fit one
             another.
     """
-    durations = [device_durations(recording, config.device) for recording in recordings]
+    durations = [device_durations(recording, config.device, config.db) for recording in recordings]
     script, schedule = _replayed(config, recordings, durations, 1.0)
     ends = _ends(script, schedule)
     times = np.diff(ends, axis=1)
@@ -116,13 +116,24 @@ def _replayed(
         recordings,
         durations,
         config.resolve_cluster(),
-        host=HostCosts(config.launch, config.launch),
+        host=_host_costs(config, durations),
         factor=factor,
         slowdown=config.slowed,
         algorithm=config.algorithm,
         changes=config.of_collectives,
     )
     return script, replay_job(script.job)
+
+
+def _host_costs(config: DeviceEmulateConfig, durations: Sequence[DeviceDurations]) -> HostCosts:
+    """Return what the host takes: as it is given, as it was measured, or what is assumed."""
+    is_device = config.device.device.kind == "cpu"
+    timed = durations[0].timed
+    if config.launch is None and timed is not None and timed.host is not None:
+        host = timed.host
+        return HostCosts(host.op, host.op, in_optimizer=host.in_optimizer, is_device=is_device)
+    launch = config.launch_or_assumed
+    return HostCosts(launch, launch, is_device=is_device)
 
 
 def _ends(script: ScriptJob, schedule: JobSchedule) -> Floats:
@@ -337,13 +348,26 @@ def _origins(
         "pooled": "by those of other devices",
         "datasheet": "by those of another class of ops",
     }
+    known |= {
+        "exact": "timed on this device",
+        "interpolated": "between timings on it",
+        "estimated": "from timings of their type on it",
+    }
     of_ops = ", ".join(f"{share} % {known[name]}" for name, share in shares.items() if share)
+    timed = durations.timed
+    where = f"datasheet of the {config.device.device.title}"
+    if timed is not None:
+        where = f"{config.db} ({timed.environment}), else the {where}"
     links = "links as given" if config.has_links else f"{config.device.node_in_words}"
-    return {
+    common = {
         "script": f"recorded: it ran as rank {recording.rank} ({recording.framework}); nothing was "
         "computed",
-        "ops": f"modelled: datasheet of the {config.device.device.title}; {of_ops} of their time",
-        "host": f"assumed: {format_duration(config.launch)} for each op and collective",
+        "ops": f"{'modelled' if timed is None else 'measured'}: {where}; {of_ops} of their time",
+        "host": _host_origin(config, durations),
+    }
+    if config.device.device.kind == "cpu":
+        return common | {"memory": "recorded: parameters, and what is made of them"}
+    return common | {
         "copies": f"assumed: {format_bandwidth(HOST_LINK)} between host and device",
         "communication": f"modelled: {links}, algorithm {config.algorithm}",
         "computing beside collectives": f"published: {config.slowed:g} times as long",
@@ -351,6 +375,17 @@ def _origins(
         "memory": f"recorded: tensors; modelled: the allocator; assumed: "
         f"{format_size(overhead)} of CUDA and NCCL",
     }
+
+
+def _host_origin(config: DeviceEmulateConfig, durations: DeviceDurations) -> str:
+    host = _host_costs(config, [durations])
+    how = "given" if config.launch is not None else "assumed"
+    if config.launch is None and durations.timed is not None and durations.timed.host is not None:
+        how = "measured"
+    text = f"{how}: {format_duration(host.op)} for each op"
+    if host.in_optimizer not in (None, host.op):
+        return f"{text}, {format_duration(host.in_optimizer or 0.0)} in the optimizer"
+    return f"{text} and collective"
 
 
 def _notes(recorded: Recorded, recording: Recording) -> list[Mapping[str, Any]]:

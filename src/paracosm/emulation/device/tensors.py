@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,40 +11,46 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from paracosm.emulation.device.state import Device
 
-def answer_for_tensors(refuse: Callable[[str], Exception]) -> None:
-    """Let tensors on the device answer scripts as those of a GPU do."""
-    _show_values()
+
+def answer_for_tensors(device: Device, refuse: Callable[[str], Exception]) -> None:
+    """Let tensors on the device answer scripts as those of a GPU, or of a CPU, do."""
+    on_device: Callable[[Any], bool] = lambda tensor: (
+        isinstance(tensor, FakeTensor) and tensor.fake_device.type == device.kind
+    )
+    on_host = device.values.read if device.kind == "cpu" else lambda tensor: tensor.cpu()
+    _show_values(on_device, on_host)
+    if device.kind == "cpu":
+        fakes: Any = FakeTensor
+        fakes.numpy = lambda tensor, *, force=False: on_host(tensor).numpy()
     _move_data()
+    _like_plain_ones()
     _without_pinning()
-    _refuse_addresses(refuse)
+    _refuse_addresses(on_device, refuse)
 
 
-def _on_device(tensor: Any) -> bool:
-    return isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda"
-
-
-def _show_values() -> None:
+def _show_values(on_device: Callable[[Any], bool], on_host: Callable[[Any], Tensor]) -> None:
     """Copy to the host what is printed or listed, as on a GPU; there it has an assumed value."""
     tensors: Any = Tensor
     fakes: Any = FakeTensor
     text, numbers = tensors.__repr__, tensors.tolist
 
     def formatted(tensor: Any, spec: str) -> str:
-        if _on_device(tensor):
-            value = tensor.item() if tensor.dim() == 0 else tensor.detach().cpu()
+        if on_device(tensor):
+            value = tensor.item() if tensor.dim() == 0 else on_host(tensor.detach())
             return format(value, spec)
         return object.__format__(tensor, spec)
 
     def shown(tensor: Any, *, tensor_contents: Any = None) -> str:
         asking = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
-        if not _on_device(tensor) or asking == "torch":
+        if not on_device(tensor) or asking == "torch":
             return str(text(tensor, tensor_contents=tensor_contents))
-        value = text(tensor.detach().cpu())
+        value = text(on_host(tensor.detach()))
         return f"{value[:-1]}, device='{tensor.device}')"
 
     def listed(tensor: Any) -> Any:
-        return numbers(tensor.detach().cpu() if _on_device(tensor) else tensor)
+        return numbers(on_host(tensor.detach()) if on_device(tensor) else tensor)
 
     fakes.__format__, fakes.__repr__, fakes.__str__ = formatted, shown, shown
     fakes.tolist = listed
@@ -75,6 +82,19 @@ def _move_data() -> None:
     tensors.data = property(get, put)
 
 
+def _like_plain_ones() -> None:
+    """Let optimizers and modules take fake tensors as they take those that they stand for."""
+    # Foreach kernels are for tensors of known classes.
+    utilities = importlib.import_module("torch.utils._foreach_utils")
+    optimizers = importlib.import_module("torch.optim.optimizer")
+    for module in (utilities, optimizers):
+        known = getattr(module, "_foreach_supported_types", None)
+        if isinstance(known, list) and FakeTensor not in known:
+            known.append(FakeTensor)
+    # Parameters keep their identity, and ties, as modules are moved or converted.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+
+
 def _without_pinning() -> None:
     """Pinned memory is memory: copies from it are recorded with what the script says of them."""
     tensors: Any = Tensor
@@ -83,14 +103,14 @@ def _without_pinning() -> None:
     tensors.record_stream = lambda tensor, stream: None
 
 
-def _refuse_addresses(refuse: Callable[[str], Exception]) -> None:
+def _refuse_addresses(on_device: Callable[[Any], bool], refuse: Callable[[str], Exception]) -> None:
     """Refuse the address of what is nowhere, for which kernels of the script's own would ask."""
     tensors: Any = Tensor
     address = tensors.data_ptr
 
     def data_ptr(tensor: Any) -> int:
         asking = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
-        if _on_device(tensor) and asking != "torch":
+        if on_device(tensor) and asking != "torch":
             raise refuse("the address of a tensor, as a kernel of your own or Triton's takes it,")
         return int(address(tensor))
 

@@ -88,8 +88,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fakes = [each for each in flat if isinstance(each, FakeTensor)]
         device = kwargs.get("device")
         to_device = device is not None and torch.device(device).type == "cuda"
+        if to_device and self._device.kind == "cpu":
+            raise self.values.refused(f'the device "{device}" beside a CPU')
         if not fakes and not to_device:
-            return func(*args, **kwargs)
+            return self._run_on_host(func, args, kwargs)
         if func.namespace in _IGNORED:
             with self.fake:
                 return func(*args, **kwargs)
@@ -109,6 +111,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, args: Any, kwargs: Mapping[str, Any], fakes: list[Any], to_device: bool
     ) -> Any:
         """Do what passes between host and device."""
+        if self._device.kind == "cpu" and func is not _aten._local_scalar_dense.default:
+            return _NOT_MOVED  # both are one
         if func is _aten._local_scalar_dense.default:
             self.writer.add(STREAM, self.streams.current, phase=self.phase)
             if self._device.graph is not None:
@@ -215,15 +219,39 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether an op arrives whole that PyTorch otherwise takes apart before."""
         known = self._composite.get(func)
         if known is None:
-            is_aten = func.namespace == "aten" and not _has_kernel(func.name(), "CUDA")
+            key = self._device.kind.upper()
+            is_aten = func.namespace == "aten" and not _has_kernel(func.name(), key)
             composite = _has_kernel(func.name(), "CompositeImplicitAutograd")
             known = self._composite[func] = is_aten and composite
         return known
 
+    def _run_on_host(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an op on tensors of the host, which is recorded where that is the device."""
+        if self._device.kind != "cpu" or func.namespace != "aten":
+            return func(*args, **kwargs)
+        arguments = encode_call(func, args, kwargs, "cpu")
+        result = func(*args, **kwargs)
+        effects = effects_of(func, args, kwargs, result)
+        kind = self._kinds.get((func, arguments))
+        if kind is None:
+            kind = self._described(func, args, kwargs, result, effects, arguments)
+            self._kinds[func, arguments] = kind
+        self._surround(kind, effects)
+        if kind.code >= 0:
+            self.writer.add(OP, self.streams.current, code=kind.code, phase=self.phase)
+        return result
+
+    def _surround(self, kind: _Kind, effects: Any) -> None:
+        surroundings = self._device.surroundings
+        if surroundings is not None:
+            in_optimizer = self.phase == OPTIMIZER
+            surroundings.op(kind.code, in_optimizer, effects.inputs, effects.outputs)
+
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self._device.is_silent:
             return self._follow(func, args, kwargs)
-        arguments = encode_call(func, args, kwargs, "cuda")  # before it changes any
+        # Before it changes any
+        arguments = encode_call(func, args, kwargs, self._device.kind)
         result = worked_out(self._device, func, args, kwargs)
         kind = self._kinds.get((func, arguments))
         effects = effects_of(func, args, kwargs, result)
@@ -232,14 +260,17 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._kinds[func, arguments] = kind
         outputs = [each for each in effects.outputs if isinstance(each, FakeTensor)]
         mutated = [each for each in effects.mutated if isinstance(each, FakeTensor)]
+        if len(mutated) < len(effects.mutated):
+            self.writer.assume(_KEPT, call_site())
         if not kind.is_view:
             phase = self.phase
             for output in outputs:
-                if output.fake_device.type == "cuda":
+                if output.fake_device.type == self._device.kind:
                     self.memory.see(output, _MEMORY[phase])
         if str(func.overloadpacket) in _OF_SCALER:
             self.values.assume_no_overflow()
         self.values.follow(func, args, kwargs, outputs, mutated)
+        self._surround(kind, effects)
         graph = self._device.graph
         if kind.code < 0:
             if graph is not None and kind.is_view:
@@ -284,7 +315,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> _Kind:
         if is_view(func, effects):
             return _Kind(-1, is_view=True)
-        resource = resource_of(func, effects, "cuda")
+        resource = resource_of(func, effects, self._device.kind)
         if resource == "host":
             return _Kind(-1)
         read, written = traffic_of(func, effects)
@@ -294,6 +325,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 _NOT_MOVED = object()
+_KEPT = "a tensor of the host keeps its numbers where what was never computed is written into it"
 _MEMORY = {
     FORWARD: "activations",
     BACKWARD: "temporary",
