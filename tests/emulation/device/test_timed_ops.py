@@ -185,7 +185,7 @@ def test_its_memory_is_the_host_s_and_its_parameters_are_not_computed(on_cpu: Pa
     held = summary["memory"]["by_kind"]
     assert held["parameters"] == sum(-(-4 * size // 512) * 512 for size in parameters)
     assert summary["memory"]["overhead"] == 0
-    assert {each["text"] for each in summary["assumed"]} >= {"a number that was read is 1"}
+    assert any("losses of 1" in each["text"] for each in summary["assumed"])
 
 
 def test_ops_of_a_recording_are_timed_here_and_played(

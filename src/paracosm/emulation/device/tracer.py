@@ -261,7 +261,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs = [each for each in effects.outputs if isinstance(each, FakeTensor)]
         mutated = [each for each in effects.mutated if isinstance(each, FakeTensor)]
         if len(mutated) < len(effects.mutated):
-            self.writer.assume(_KEPT, call_site())
+            self.values.assume(_KEPT)
         if not kind.is_view:
             phase = self.phase
             for output in outputs:
@@ -325,7 +325,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 _NOT_MOVED = object()
-_KEPT = "a tensor of the host keeps its numbers where what was never computed is written into it"
+_KEPT = "updates of host tensors left out"
 _MEMORY = {
     FORWARD: "activations",
     BACKWARD: "temporary",
