@@ -397,6 +397,7 @@ class RecordedDevice:
     memory: int  # bytes
     iterations: int  # after which the script is ended
     recording: Path  # file that is written at the end
+    messages: Path  # folder of what ranks that were recorded before have sent
     arguments: dict[str, Any]  # of the run
     graph: Path | None = None  # file for the graph of an iteration, where that is wanted
 

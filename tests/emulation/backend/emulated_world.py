@@ -87,7 +87,7 @@ def world_of(
                 patch.setattr(module, name, getattr(c10d, name))
         runtime.asked_backend = asked
         register(runtime)
-        replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
+        replace_object_collectives((rank,), runtime.refuse, runtime.may_receive)
         dist.init_process_group("paracosm", store=dist.HashStore(), rank=rank, world_size=size)
         try:
             yield World(runtime, communication, file)

@@ -17,6 +17,7 @@ from paracosm.emulation.device.recording import (
     COLLECTIVE,
     DEVICE,
     EVENT,
+    GRAPH,
     OP,
     RECORD,
     STREAM,
@@ -100,6 +101,21 @@ def test_an_event_of_the_iteration_before_is_waited_for() -> None:
     script, schedule = play(recording(numbered))
     done = np.maximum.accumulate(schedule.end[schedule.tasks_of(script.recorded[0])])
     assert np.diff(done[script.ends[0]])[-1] == pytest.approx(MS)
+
+
+def test_a_graph_is_one_launch_of_the_host() -> None:
+    # Two ops of 1 ms with 5 ms of the host for each; as a graph, 5 ms once, before both.
+    host = HostCosts(5 * MS, 5 * MS)
+    assert time_of(OPS, host=host) == pytest.approx(10)
+    assert time_of([(GRAPH, 0, 2), *OPS], host=host) == pytest.approx(5)
+    assert time_of([(GRAPH, 0, 1), *OPS], host=host) == pytest.approx(10)
+    # Nothing of it begins before its launch, also where the device is free.
+    assert time_of([(GRAPH, 0, 2), *OPS, (STREAM, 0)], host=host) == pytest.approx(7)
+
+
+def test_a_collective_in_a_graph_is_launched_with_it() -> None:
+    rows: list[Row] = [(GRAPH, 0, 3), (COLLECTIVE, 0, ALL_REDUCE, 0), (WAIT, 0, 0), *OPS]
+    assert time_of(rows, host=HostCosts(5 * MS, 7 * MS)) == pytest.approx(10)
 
 
 def test_a_collective_runs_beside_what_does_not_wait_for_it() -> None:

@@ -49,7 +49,7 @@ def install(runtime: GroupRuntime) -> None:
             )
     register(runtime)
     rank = runtime.setting.rank
-    replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
+    replace_object_collectives((rank,), runtime.refuse, runtime.may_receive)
     _replace("_new_process_group_helper", _maker(runtime))
     skip_rendezvous()
     for name in ("is_nccl_available", "is_gloo_available"):
@@ -57,7 +57,7 @@ def install(runtime: GroupRuntime) -> None:
     give_nccl_names(runtime.refuse, _stands_for("nccl"), _stands_for("gloo"))
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
         _replace("default_pg_nccl_timeout", timedelta(minutes=10))  # as where NCCL is built in
-    tell_stages()
+    tell_stages(neighbours=runtime.neighbours)
     watch_parts(runtime.parts)
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
 
@@ -154,7 +154,7 @@ def _split_group(
 
 _WHAT = (
     "a checkpoint was saved: it holds only the real rank's part of each tensor, under the names "
-    "of all ranks, and cannot be loaded"
+    "of all ranks, and can be loaded by this rank alone"
 )
 
 
@@ -182,5 +182,15 @@ def allow_parts(warn: Callable[[str], None]) -> None:
             return True
 
         planner._validate_global_plan = validated
+        if hasattr(planner, "dedup_save_plans"):
+            divide = planner.dedup_save_plans
+
+            def divided(plans: list[Any], *options: Any) -> list[Any]:
+                """Let the real rank write what all plan to, and only one would."""
+                own = dist.get_rank() if dist.get_rank() < len(plans) else 0
+                found = divide([*plans[own:], *plans[:own]], True)
+                return [*found[len(plans) - own :], *found[: len(plans) - own]]
+
+            planner.dedup_save_plans = divided
 
     on_import("torch.distributed.checkpoint.default_planner", change)

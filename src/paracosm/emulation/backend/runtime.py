@@ -28,6 +28,7 @@ from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.rank.call_site import call_site
 from paracosm.emulation.rank.observe import Waits
+from paracosm.emulation.rank.pipelines import Neighbours
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.rank.scatters import Parts
 from paracosm.emulation.records import GLOO_WORKERS, Collective, Group, Note, RecordWriter
@@ -56,6 +57,7 @@ class GroupRuntime(ABC):
         self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
         self.sent = Sent(setting.seed)
         self.parts = Parts()
+        self.neighbours: Neighbours | None = None  # of a pipeline's stages
         self._notes: set[str] = set()
 
     def start(self) -> None:  # noqa: B027 - not every runtime has something to prepare
@@ -66,6 +68,10 @@ class GroupRuntime(ABC):
         if text not in self._notes:
             self._notes.add(text)
             self.recorder.append(Note(self.setting.rank, False, text))
+
+    def may_receive(self, like: Tensor, source: int | None) -> bool:
+        """Whether a rank, or any one, may have sent something like a tensor."""
+        return self.sent.has(like)
 
     @abstractmethod
     def join(

@@ -17,6 +17,7 @@ from paracosm.emulation.device.program import MESSAGES, CollectiveCosts
 from paracosm.emulation.device.recording import (
     DEVICE,
     EVENT,
+    GRAPH,
     HOST,
     RECORD,
     STREAM,
@@ -42,6 +43,7 @@ class VirtualClock:
         is_device: bool = False,  # whether the host computes itself: a CPU
     ) -> None:
         self.host = 0.0
+        self.in_graph = False
         self.events: dict[int, float] = {}
         self._seconds_of, self._costs, self._rank, self._launch = seconds_of, costs, rank, launch
         self._refuse, self._is_device = refuse, is_device
@@ -58,13 +60,13 @@ class VirtualClock:
             except InputError as error:  # numbers that the device does not multiply
                 raise self._refuse(str(error)) from None
             self._seconds[code] = seconds
-        self.host += self._launch
+        self._launched()
         self._streams[stream] = max(self._streams.get(stream, 0.0), self.host) + seconds
         if self._is_device:
             self.host = self._streams[stream]
 
     def collective(self, call: Call, members: tuple[int, ...], stream: int, number: int) -> None:
-        self.host += self._launch
+        self._launched()
         if call.kind in MESSAGES:
             sent, later = self._costs.of_message(call, self._rank)
             seconds = sent + later
@@ -77,7 +79,9 @@ class VirtualClock:
 
     def request(self, kind: int, stream: int, number: int) -> None:
         """Take what takes no time of the device: waits, and events."""
-        if kind == RECORD:
+        if kind == GRAPH:
+            self._launched()
+        elif kind == RECORD:
             self.events[number] = self._streams.get(stream, 0.0)
         elif kind == WAIT:
             self._wait(stream, self._collectives.get(number, 0.0))
@@ -89,6 +93,10 @@ class VirtualClock:
             self._wait(HOST, self.events.get(number, 0.0))
         elif kind == DEVICE:
             self._wait(HOST, max(self._streams.values(), default=0.0))
+
+    def _launched(self) -> None:
+        if not self.in_graph:
+            self.host += self._launch
 
     def _wait(self, stream: int, until: float) -> None:
         if stream == HOST:

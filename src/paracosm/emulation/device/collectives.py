@@ -27,9 +27,10 @@ from paracosm.emulation.backend.work import WaitedWork
 from paracosm.emulation.config import Setting
 from paracosm.emulation.device.assumptions import BALANCED
 from paracosm.emulation.device.choices import busiest
+from paracosm.emulation.device.messages import Messages
 from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call
 from paracosm.emulation.device.state import Device
-from paracosm.emulation.device.values import Values
+from paracosm.emulation.device.values import MOST_KNOWN, Values
 from paracosm.emulation.records import Group, RecordWriter
 from paracosm.graphs.graph import Op
 
@@ -37,6 +38,7 @@ FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 
 _BUFFERED = ("all_gather", "reduce_scatter")
 _WORK = "_paracosm_work"  # the attribute of a result's storage: the number of its collective
+_SHAPES = "stages of a pipeline have outputs of one shape"
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
@@ -53,6 +55,9 @@ class RecordingRuntime(GroupRuntime):
         super().__init__(setting, recorder, refuse)
         self._writer, self._streams, self._known = device.writer, device.streams, device.values
         self._memory, self._device = device.memory, device
+        assert setting.device is not None
+        self.messages = Messages(setting.device.messages, setting.rank)
+        self.neighbours = _RecordedNeighbours(self)
         self._count = 0
         self._last_sent: dict[Any, Tensor | None] = {}
         self._awaited: list[tuple[int, bool]] = []  # by the end of the backward pass under way
@@ -101,21 +106,43 @@ class RecordingRuntime(GroupRuntime):
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs
                 self._memory.call([each for each in whole if not each.requires_grad], "collectives")
-            self._keep_values(kind, inputs, outputs, len(member.members), fill)
+            self._keep_values(kind, other, inputs, outputs, len(member.members), fill)
         else:
             with _disable_current_modes():
                 for each in (fill, on_end):
                     if each is not None:
                         each()
+                self._pass_on(kind, other, inputs, outputs)
         return RecordedWork(self, number, outputs, is_on_device, peer)
 
     def record(self, call: Call, stream: int) -> int:
         """Record a collective, and return its number."""
-        number = self._count
-        self._count += 1
+        number = self.next_number()
         code = self._writer.call_code(call)
         self._writer.add(COLLECTIVE, stream, code=code, number=number)
         return number
+
+    def next_number(self) -> int:
+        """Return the number of a new collective."""
+        self._count += 1
+        return self._count - 1
+
+    def may_receive(self, like: Tensor, source: int | None) -> bool:
+        if source is None:
+            return False
+        if not self.messages.has_next(source):
+            self.wait_for_recording(source)
+        return self.messages.has_next(source)
+
+    def wait_for_recording(self, source: int) -> None:
+        """End the script until another rank is recorded, unless it was or waits for this one."""
+        if self.messages.wait_for(source):
+            self.recorder.flush()
+            raise SystemExit(0)
+
+    def assume_shape(self, source: int) -> None:
+        self.messages.assumes.add(source)
+        self._known.assume(_SHAPES)
 
     def wait(self, number: int, is_on_device: bool) -> None:
         """Record that the current stream, or the host, waits for a collective."""
@@ -153,30 +180,73 @@ class RecordingRuntime(GroupRuntime):
             self.wait(number, is_on_device)
             yield
 
+    def _pass_on(
+        self, kind: str, other: int, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> None:
+        """Give and take messages of tensors of the host."""
+        for tensor in inputs if kind == "send" else ():
+            self.messages.send(other, tensor if tensor.numel() <= MOST_KNOWN else None)
+        for tensor in outputs if kind == "recv" else ():
+            value = self.messages.receive(other, tensor)
+            if value is not None:
+                tensor.data.copy_(value)
+
     def _keep_values(
         self,
         kind: str,
+        other: int,
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
         ranks: int,
         fill: Callable[[], None] | None,
     ) -> None:
-        """Let outputs have the values that they have where every rank holds what this one holds."""
+        """Let outputs have the values that they have where every rank holds what this one holds.
+
+        Messages have those that were sent, where their sender was recorded before.
+        """
         if kind == "send":
             for tensor in inputs:
                 value = self._known.known(tensor)
                 self._last_sent[tensor.shape, tensor.dtype] = (
                     value if value is None else value.clone()
                 )
+                self.messages.send(other, value)
         elif kind == "recv":
             for tensor in outputs:
-                value = self._last_sent.get((tensor.shape, tensor.dtype))
+                value = self.messages.receive(other, tensor)
+                if value is None:
+                    value = self._last_sent.get((tensor.shape, tensor.dtype))
                 if value is None:
                     self._known.forget([tensor])
                 else:
                     self._known.keep(tensor, value)
         elif fill is not None:
             follow_collective(self._device, kind, inputs, outputs, ranks, fill)
+
+
+class _RecordedNeighbours:
+    """What a stage of a pipeline learns of those of other ranks."""
+
+    def __init__(self, runtime: RecordingRuntime) -> None:
+        self._runtime = runtime
+
+    def has_next(self, source: int) -> bool:
+        return self._runtime.messages.has_next(source)
+
+    def expect(self, source: int, message: Any) -> None:
+        if isinstance(message, Tensor):
+            self._runtime.messages.expect(source, [message])
+            return
+        data, size = c10d._object_to_tensor(message, torch.device("cpu"), None)  # type: ignore[no-untyped-call]
+        self._runtime.messages.expect(source, [size, data])
+
+    def shaped_like(self, source: int, sent: Any) -> Any:
+        """Take the outputs of the stage before for like those of a stage of this rank."""
+        if sent is None:
+            self._runtime.wait_for_recording(source)
+            raise self._runtime.refuse("the shape of what a stage of a pipeline receives")
+        self._runtime.assume_shape(source)
+        return sent
 
 
 def follow_collective(

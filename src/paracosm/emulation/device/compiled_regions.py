@@ -4,8 +4,9 @@ Nothing is compiled. Ops of a compiled module or function, and of its backward p
 numbers that autograd gives its nodes. Of these, what follows one another on a stream and is
 element-wise, or reduces, is recorded as one op that reads what was made before it once and writes
 once what outlives it, as kernels that TorchInductor makes do (Ansel et al., "PyTorch 2", 2024,
-section 4). Products, attention and the like stay as they are. Memory stays that of eager PyTorch,
-which keeps more.
+section 4). Products, attention and the like stay as they are. Where the mode asks for CUDA graphs
+("reduce-overhead"), a call is one launch of the host, and its backward pass another. Memory stays
+that of eager PyTorch, which keeps more.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class CompiledRegions:
         self._begin = 0
         self._first: list[int] = []  # of each call, the first number of its nodes
         self._last: list[int] = []
+        self._graphed: list[bool] = []  # of each call, whether it and its backward are CUDA graphs
+        self._has_graph = False  # the call under way
         self._chain: _Chain | None = None
 
     def install(self) -> None:
@@ -52,13 +55,14 @@ class CompiledRegions:
             if model is None:
                 return lambda function: compiled(function, **options)
             self._device.writer.notes[_NOTE] = None
+            has_graphs = _has_graphs(**options)
             if isinstance(model, nn.Module):
-                self._follow(model)
+                self._follow(model, has_graphs)
                 return model
-            return self._following(model)
+            return self._following(model, has_graphs)
 
-        def compile_in_place(module: Any, *arguments: Any, **options: Any) -> None:
-            compiled(module)
+        def compile_in_place(module: Any, **options: Any) -> None:
+            compiled(module, **options)
 
         pytorch: Any = torch
         pytorch.compile = compiled
@@ -67,7 +71,7 @@ class CompiledRegions:
 
     def take(self, func: Any, inputs: Sequence[Any], outputs: Sequence[Any], phase: int) -> bool:
         """Take an op of a chain; return False where it is to be recorded by itself."""
-        if not (self._first or self._depth) or not self._is_inside():
+        if self._region() is None:
             return False
         name = str(func)
         if func.namespace not in ("aten", "prims") or class_of(name) not in _FUSIBLE:
@@ -78,7 +82,7 @@ class CompiledRegions:
         chain = self._chain
         if chain is None or (chain.stream, chain.phase) != (stream, phase):
             self._device.writer.flush()
-            chain = self._chain = _Chain(stream, phase)
+            chain = self._chain = _Chain(stream, phase, self._graph())
             self._device.writer.pending = self._close
         chain.add(inputs, outputs)
         return True
@@ -87,32 +91,51 @@ class CompiledRegions:
         chain, self._chain = self._chain, None
         if chain is None:
             return
-        writer, op = self._device.writer, chain.op()
+        op = chain.op()
         if self._device.graph is not None:
             self._device.graph.end_chain(op)
-        code = writer.op_code(op)
-        writer.add(OP, chain.stream, code=code, phase=chain.phase)
+        code = self._device.writer.op_code(op)
+        self._add(OP, chain.stream, code, chain.phase, chain.graph)
 
-    def _is_inside(self) -> bool:
+    def add(self, kind: int, stream: int, code: int, phase: int) -> None:
+        """Record an op by itself, in the CUDA graph of its region if that has one."""
+        self._device.writer.flush()
+        self._add(kind, stream, code, phase, self._graph())
+
+    def _add(self, kind: int, stream: int, code: int, phase: int, graph: Any) -> None:
+        writer = self._device.writer
+        if graph is None:
+            writer.add(kind, stream, code=code, phase=phase)
+        else:
+            writer.add_to_graph(graph, kind, stream, code=code, phase=phase)
+
+    def _graph(self) -> Any:
+        region = self._region()
+        return region if region is not None and region[-1] else None
+
+    def _region(self) -> tuple[int, bool, bool] | None:
+        """Return a number of the call under way, whether its backward is, and whether by graph."""
         if self._depth:
-            return True
-        node = _current_node()
+            return self._begin, False, self._has_graph
+        node = _current_node() if self._first else None
         if node is None:
-            return False
+            return None
         number = node._sequence_nr()
         place = bisect_right(self._first, number) - 1
-        return place >= 0 and number < self._last[place]
+        if place < 0 or number >= self._last[place]:
+            return None
+        return self._first[place], True, self._graphed[place]
 
-    def _follow(self, module: nn.Module) -> None:
-        module.register_forward_pre_hook(lambda module, inputs: self._enter())
+    def _follow(self, module: nn.Module, has_graphs: bool) -> None:
+        module.register_forward_pre_hook(lambda module, inputs: self._enter(has_graphs))
         module.register_forward_hook(
             lambda module, inputs, outputs: self._leave(), always_call=True
         )
 
-    def _following(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _following(self, function: Callable[..., Any], has_graphs: bool) -> Callable[..., Any]:
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
-            self._enter()
+            self._enter(has_graphs)
             try:
                 return function(*arguments, **options)
             finally:
@@ -120,8 +143,9 @@ class CompiledRegions:
 
         return call
 
-    def _enter(self) -> None:
+    def _enter(self, has_graphs: bool) -> None:
         if self._depth == 0:
+            self._has_graph = has_graphs
             self._begin = _sequence_number()
         self._depth += 1
 
@@ -132,8 +156,15 @@ class CompiledRegions:
             return
         self._first.append(self._begin)
         self._last.append(end)
+        self._graphed.append(self._has_graph)
         if len(self._first) > 2 * _REGIONS:
-            del self._first[:_REGIONS], self._last[:_REGIONS]
+            del self._first[:_REGIONS], self._last[:_REGIONS], self._graphed[:_REGIONS]
+
+
+def _has_graphs(mode: str | None = None, options: Any = None, **others: Any) -> bool:
+    """Whether `torch.compile` would launch what it compiles as CUDA graphs."""
+    has_option = bool(options) and bool(options.get("triton.cudagraphs"))
+    return has_option or mode in ("reduce-overhead", "max-autotune")
 
 
 _NOTE = (
@@ -145,8 +176,8 @@ _NOTE = (
 class _Chain:
     """Ops that are one kernel."""
 
-    def __init__(self, stream: int, phase: int) -> None:
-        self.stream, self.phase = stream, phase
+    def __init__(self, stream: int, phase: int, graph: Any) -> None:
+        self.stream, self.phase, self.graph = stream, phase, graph
         self._read: dict[int, int] = {}  # bytes of what was made before, by storage
         self._made: dict[int, tuple[Any, int]] = {}  # storage and bytes of what is made here
 

@@ -1,7 +1,8 @@
-"""Make a CPU build of PyTorch take "cuda" for a device of this machine.
+"""Make PyTorch take "cuda" for a device of this machine, where there is none.
 
 PyTorch chooses its paths by what C++ says of the device: which accelerator there is, and which
-guard switches between devices. A CPU build has neither for CUDA. Both are put in place by ctypes,
+guard switches between devices. A CPU build has neither for CUDA, and those of a CUDA build ask a
+driver. Both are put in place by ctypes,
 without a compiler: the table of virtual functions of `at::CUDAHooksInterface` is copied, with other
 answers to whether CUDA is built, available and initialised; and the registry of device guards gets,
 for CUDA, the guard that PyTorch has for devices written in Python, with as many devices as a node
@@ -23,16 +24,19 @@ import torch
 
 from paracosm.errors import InputError
 
+TESTED = "PyTorch 2.11 to 2.14 on Linux, builds for the CPU and for CUDA"
+
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _HEADERS = Path(torch.__file__).parent / "include"
 _OF_HOOKS = ("ATen/detail/AcceleratorHooksInterface.h", "ATen/detail/CUDAHooksInterface.h")
 _OF_GUARDS = ("c10/core/impl/DeviceGuardImplInterface.h",)
-_CUDA, _PRIVATE_USE = 1, 20  # numbers of c10::DeviceType
+_CPU, _CUDA, _PRIVATE_USE, _NO_DEVICE = 0, 1, 20, -1  # numbers of c10::DeviceType
 _DEVICE_TYPES = 21
 _HEADER = 2  # entries of a table of virtual functions before its first function (Itanium C++ ABI)
 
 _HOOKS = "_ZN2at6detail12getCUDAHooksEv"
 _MEMORY = "_ZN3c1015GetCPUAllocatorEv"
+_TIMERS = "_ZN4c10d13TimerRegistryEv"
 _GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
 
 _kept: list[Any] = []  # what C++ refers to must not be freed
@@ -50,7 +54,7 @@ def install_guard(devices: int = 1) -> None:
     except (OSError, ValueError, AttributeError, RuntimeError) as error:
         raise InputError(
             f"hardware: PyTorch {torch.__version__} does not let a device take the place of CUDA "
-            f"({error}): tested with the CPU build of 2.13 on Linux"
+            f"({error}): tested with {TESTED}"
         ) from None
 
 
@@ -98,6 +102,29 @@ def _put_in_place(devices: int) -> None:
         raise ValueError("it registers no guard written in Python")
     _answer(made, virtual_functions(_OF_GUARDS), {"deviceCount": count})
     guards[_CUDA] = made
+    _without_timers(cpu)
+
+
+def _without_timers(cpu: ctypes.CDLL) -> None:
+    """Let DistributedDataParallel find no timer for CUDA, as in a CPU build.
+
+    A timer of a CUDA build makes events of the driver. It stands in a registry by type of device,
+    which is a hash map of the standard library: its number of buckets and its first node stand
+    behind its buckets, and a node has the next one and the type.
+    """
+    registry = getattr(cpu, _TIMERS)
+    registry.restype = ctypes.c_void_p
+    buckets, number, node, count = (ctypes.c_void_p * 4).from_address(registry())
+    del buckets, number
+    for _ in range(count or 0):
+        if not node:
+            raise ValueError("its registry of timers is made otherwise")
+        kind = ctypes.c_int8.from_address(node + _POINTER)
+        if kind.value not in (_CPU, _CUDA, _NO_DEVICE):
+            raise ValueError(f"its registry of timers has one for a device of type {kind.value}")
+        if kind.value == _CUDA:
+            kind.value = _NO_DEVICE
+        node = ctypes.c_void_p.from_address(node).value
 
 
 def _answer(address: int, functions: Sequence[str], answers: Mapping[str, Any]) -> None:

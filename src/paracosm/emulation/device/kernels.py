@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _aten: Any = torch.ops.aten
+_has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 _WIDEST = 256  # of a head, in flash attention
 _SHORT = (torch.float16, torch.bfloat16)
 
@@ -22,19 +23,19 @@ _registered: list[Any] = []  # libraries of kernels, which end with their last r
 
 
 def have_kernels_of_gpus() -> None:
-    """Let ops that only GPUs have as one kernel stay whole, which a CPU build takes apart."""
+    """Let ops that are one kernel on a GPU stay whole, which a CPU build takes apart for CUDA."""
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
 
     def never(*arguments: Any, **options: Any) -> Any:
         raise NotImplementedError("nothing is computed on a device that is not there")
 
     for name in _KERNELS:
-        if hasattr(torch.ops.aten, name):
+        if hasattr(torch.ops.aten, name) and not _has_kernel(f"aten::{name}", "CUDA"):
             library.impl(name, never, "CUDA")
     _registered.append(library)
 
 
-_KERNELS = ("_fused_rms_norm", "_fused_rms_norm_backward")
+_KERNELS = ("_fused_rms_norm", "_fused_rms_norm_backward", "silu_backward", "mish_backward")
 
 
 def choose_attention_as_gpus(capability: tuple[int, int]) -> None:

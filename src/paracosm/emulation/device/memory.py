@@ -61,6 +61,18 @@ class DeviceMemory:
     def reset_highest(self) -> None:
         self.highest = self.allocated
 
+    @property
+    def count(self) -> int:
+        """How many storages there are."""
+        return len(self._storages)
+
+    def hold(self, size: int, kind: str) -> _Storage:
+        """Hold memory for no tensor, until `release`."""
+        return self._begin(size, MEMORY.index(kind))
+
+    def release(self, held: _Storage) -> None:
+        self._end(held)
+
     def storages(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield all that there were: size, first and last request, kind and stream."""
         for entry in self._all:

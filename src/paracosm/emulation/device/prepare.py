@@ -27,6 +27,7 @@ from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
 from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.config import DeviceEmulateConfig
+from paracosm.emulation.device.cuda_graphs import have_cuda_graphs
 from paracosm.emulation.device.durations import OpSeconds
 from paracosm.emulation.device.guard import install_guard
 from paracosm.emulation.device.host_device import make_parameters_fake
@@ -35,6 +36,7 @@ from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.presence import Properties, show_device
 from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
+from paracosm.emulation.device.saving import save_stand_ins
 from paracosm.emulation.device.state import Device
 from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
@@ -93,12 +95,14 @@ def prepare_device(
     )
     graph = None if device.graph is None else StepGraph()
     state = Device(writer, streams, memory, values, graph, kind)
+    runtime = RecordingRuntime(setting, recorder, refuse, state)
     process = os.getpid()
 
     def save() -> None:
         if os.getpid() == process and not writer.is_finished:
             writer.is_finished = True
             writer.recording(list(memory.storages())).save(device.recording)
+            runtime.messages.save()
 
     atexit.register(save)
     answer_for_tensors(state, refuse)
@@ -112,13 +116,21 @@ def prepare_device(
     else:
         make_parameters_fake(state)
         state.surroundings = Surroundings(writer)
-    runtime = RecordingRuntime(setting, recorder, refuse, state)
     compiled = CompiledRegions(state)
     compiled.install()
     tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled)
+
+    def copied(tensor: torch.Tensor) -> None:
+        if kind == "cuda":
+            tracer.record_copy("DtoH", tensor, waits=True)
+
+    save_stand_ins(values, copied)
     install(runtime)
-    _answer_data_parallel()
-    _mark_iterations(setting.rank, device, state, recorder, save)
+    _answer_data_parallel(refuse)
+    ended = _mark_iterations(setting.rank, device, state, recorder, save)
+    if kind == "cuda":
+        have_cuda_graphs(state, runtime.next_number, ended)
+        streams.follow_backward()
     keep_device()
     if setting.config.world > 1:
         watch_groups()
@@ -127,13 +139,25 @@ def prepare_device(
     tracer.__enter__()  # type: ignore[no-untyped-call]
 
 
-def _answer_data_parallel() -> None:
+def _answer_data_parallel(refuse: Callable[[str], Exception]) -> None:
     """Do what DistributedDataParallel does in C++ with values, or with timers of the device."""
     module: Any = data_parallel
     module._verify_param_shape_across_processes = lambda *arguments, **options: None
     module._sync_module_states = lambda *arguments, **options: None
     logger: Any = dist.Logger  # type: ignore[attr-defined]
     logger.set_runtime_stats_and_log = lambda logger: None
+    threaded: Any = torch.nn.DataParallel
+    forward = threaded.forward
+
+    def on_many(model: Any, *inputs: Any, **options: Any) -> Any:
+        if len(model.device_ids) > 1:
+            raise refuse(
+                f"torch.nn.DataParallel over {len(model.device_ids)} devices of one process (write "
+                "DistributedDataParallel, with a process for each)"
+            )
+        return forward(model, *inputs, **options)
+
+    threaded.forward = on_many
 
 
 def _mark_iterations(
@@ -142,10 +166,11 @@ def _mark_iterations(
     device: Device,
     recorder: RecordWriter,
     save: Callable[[], None],
-) -> None:
+) -> Callable[[], None]:
     """Mark where iterations end; when there were enough, save what is recorded and end the script.
 
-    An iteration ends with the step of the optimizer that stepped first.
+    An iteration ends with the step of the optimizer that stepped first. Return what ends one
+    without such a step.
     """
     numbers = itertools.count()
     counted: weakref.ref[Optimizer] | None = None
@@ -169,15 +194,22 @@ def _mark_iterations(
             counted = weakref.ref(optimizer)
         elif first is not optimizer:
             return
+        if writer.captured is not None:  # replays end iterations
+            writer.add(STEP, device.streams.current)
+        else:
+            ended()
+
+    def ended() -> None:
         writer.add(STEP, device.streams.current)
         if device.surroundings is not None:
             device.surroundings.iteration_ended()
         now, cpu = time.monotonic(), time.process_time()
-        number = next(numbers)
-        recorder.append(Iteration(rank, number, now, cpu, memory.highest))
-        if graph is not None and number + 2 == wanted.iterations:
+        recorder.append(Iteration(rank, next(numbers), now, cpu, memory.highest))
+        if graph is not None and writer.steps + 1 == wanted.iterations:
             graph.begin(memory.alive())
-        if number + 1 >= wanted.iterations:
+        # On another stream than that of replays a script may only prepare for CUDA graphs.
+        may_prepare = device.streams.current != 0 and writer.steps < wanted.iterations + _PREPARES
+        if writer.steps >= wanted.iterations and not may_prepare:
             save()
             if graph is not None and wanted.graph is not None:
                 try:
@@ -189,6 +221,10 @@ def _mark_iterations(
 
     register_optimizer_step_pre_hook(begin)
     register_optimizer_step_post_hook(end)
+    return ended
+
+
+_PREPARES = 20  # iterations that a script may run before it captures: 11 with DDP, says PyTorch
 
 
 def _on_device(values: list[Any]) -> list[torch.Tensor]:

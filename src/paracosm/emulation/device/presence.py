@@ -5,6 +5,7 @@ PyTorch's own code asks as scripts do, and takes the paths that it takes on a GP
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from paracosm.emulation.device.streams import Streams
 
 _NCCL = (2, 27, 5)
 _CUDA = "12.8"
+_SEED = 67280421310721  # of generators that were given none (c10::detail::default_rng_seed_val)
 _MULTIPROCESSORS = 132  # an H100's; nothing that is recorded depends on it
 
 
@@ -78,7 +80,6 @@ def _low_level(
         "_cuda_canDeviceAccessPeer": lambda one, other: True,
         "_cuda_getArchFlags": lambda: "sm_{}{}".format(*properties.capability),
         "_cuda_getCompiledVersion": lambda: 12080,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_getCurrentRawStream": lambda device=0: streams.current,
         "_cuda_ipc_collect": nothing,
         "_cuda_emptyCache": nothing,
@@ -86,7 +87,26 @@ def _low_level(
         "_cuda_memoryStats": lambda device=0: stats(),
         "_cuda_resetPeakMemoryStats": lambda device=0: memory.reset_highest(),
         "_cuda_resetAccumulatedMemoryStats": nothing,
+        "_cuda_memorySnapshot": lambda *arguments: {"segments": [], "device_traces": []},
+        "_cuda_record_memory_history": lambda *arguments, **options: None,
         "_CudaDeviceProperties": SimpleNamespace,
+        "_accelerator_getDeviceIndex": lambda: streams.device,
+        "_accelerator_setDeviceIndex": streams.set_device,
+        "_accelerator_exchangeDevice": streams.exchange_device,
+        "_accelerator_maybeExchangeDevice": streams.exchange_device,
+        "_accelerator_synchronizeDevice": synchronize,
+        "_accelerator_getStream": lambda device=None: streams.Stream(stream_id=streams.current),
+        "_accelerator_setStream": streams.set_stream,
+        "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_emptyCache": nothing,
+        "_accelerator_emptyHostCache": nothing,
+        "_accelerator_getDeviceStats": lambda device=0: stats(),
+        "_accelerator_resetAccumulatedStats": nothing,
+        "_accelerator_resetPeakStats": lambda device=0: memory.reset_highest(),
+        "_accelerator_getMemoryInfo": lambda device=0: (
+            max(properties.memory - memory.allocated, 0),
+            properties.memory,
+        ),
         "_has_cuda": True,
     }
     for name, answer in answers.items():
@@ -94,23 +114,31 @@ def _low_level(
 
 
 def _memory_stats(memory: DeviceMemory) -> Callable[[], Mapping[str, Any]]:
+    """Return what answers for the caching allocator, as if it reserved what is allocated."""
+
+    def counts(current: int, peak: int) -> Mapping[str, int]:
+        return {"current": current, "peak": peak, "allocated": peak, "freed": peak - current}
+
     def stats() -> Mapping[str, Any]:
-        held = {
-            "current": memory.allocated,
-            "peak": memory.highest,
-            "allocated": memory.highest,
-            "freed": 0,
-        }
-        of_pools = dict.fromkeys(("all", "small_pool", "large_pool"), held)
-        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+        of_bytes = counts(memory.allocated, memory.highest)
+        of_blocks = counts(memory.count, memory.count)
+        by_pool = ("all", "small_pool", "large_pool")
         return {
-            **dict.fromkeys(kinds, of_pools),
-            "inactive_split_bytes": {pool: dict.fromkeys(held, 0) for pool in of_pools},
-            "num_ooms": 0,
-            "num_alloc_retries": 0,
+            **dict.fromkeys(_OF_BYTES, dict.fromkeys(by_pool, of_bytes)),
+            **dict.fromkeys(_OF_BLOCKS, dict.fromkeys(by_pool, of_blocks)),
+            **dict.fromkeys(_SPLIT, dict.fromkeys(by_pool, counts(0, 0))),
+            **dict.fromkeys(("oversize_allocations", "oversize_segments"), counts(0, 0)),
+            **dict.fromkeys(("num_ooms", "num_alloc_retries", "num_sync_all_streams"), 0),
+            **dict.fromkeys(("num_device_alloc", "num_device_free"), 0),
+            "max_split_size": -1,
         }
 
     return stats
+
+
+_OF_BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+_OF_BLOCKS = ("allocation", "segment", "active")
+_SPLIT = ("inactive_split", "inactive_split_bytes")
 
 
 def _high_level(
@@ -143,10 +171,14 @@ def _high_level(
     def current_stream(device: Any = None) -> Any:
         return streams.Stream(stream_id=streams.current)
 
-    def set_stream(stream: Any) -> None:
-        streams.current = stream.stream_id
+    # Seed and offset, as CUDA's generators have them.
+    random_state = torch.tensor([_SEED, 0]).view(torch.uint8)
 
-    random_state = torch.zeros(16, dtype=torch.uint8)  # seed and offset, as CUDA's generators have
+    def initial_seed() -> int:
+        return int(random_state.view(torch.int64)[0])
+
+    def manual_seed(seed: int) -> None:
+        random_state.view(torch.int64)[:] = torch.tensor([int(seed) & (1 << 63) - 1, 0])
 
     def get_random_state(device: Any = None) -> Tensor:
         return random_state.clone()
@@ -158,7 +190,8 @@ def _high_level(
     nothing: Callable[..., None] = lambda *arguments, **options: None
     answers: dict[str, Any] = {
         **dict.fromkeys(("init", "_lazy_init", "empty_cache", "ipc_collect"), nothing),
-        **dict.fromkeys(("manual_seed", "manual_seed_all", "seed", "seed_all"), nothing),
+        **dict.fromkeys(("seed", "seed_all"), nothing),
+        **dict.fromkeys(("manual_seed", "manual_seed_all"), manual_seed),
         **dict.fromkeys(("_set_rng_state_offset", "set_rng_state_all"), nothing),
         "set_rng_state": set_random_state,
         **dict.fromkeys(("set_per_process_memory_fraction", "_set_stream_by_id"), nothing),
@@ -183,16 +216,14 @@ def _high_level(
         "StreamContext": streams.StreamContext,
         "current_stream": current_stream,
         "default_stream": lambda device=None: streams.Stream(stream_id=0),
-        "set_stream": set_stream,
-        "is_current_stream_capturing": lambda: False,
+        "set_stream": streams.set_stream,
         "_exchange_device": streams.exchange_device,
         "_maybe_exchange_device": streams.exchange_device,
-        "initial_seed": torch.initial_seed,
+        "initial_seed": initial_seed,
         "get_rng_state": get_random_state,
         "get_rng_state_all": lambda: [get_random_state()] * properties.devices,
         "_get_rng_state_offset": lambda device=None: 0,
         "utilization": lambda device=None: 100,
-        "memory_summary": lambda *arguments, **options: "",
     }
     cuda: Any = torch.cuda
     for name, answer in answers.items():
@@ -207,33 +238,43 @@ def _high_level(
     for name in ("rangePushA", "rangePop", "markA"):
         setattr(nvtx._nvtx, name, nothing)
     accelerator: Any = torch.accelerator
-    for name, answer in {
-        "is_available": lambda: True,
-        "device_count": lambda: properties.devices,
-        "current_stream": current_stream,
-        "set_stream": set_stream,
-        "synchronize": synchronize,
-        "current_device_index": lambda: streams.device,
-        "set_device_index": lambda device: (
-            streams.set_device(torch.device("cuda", device).index)
-            if isinstance(device, int)
-            else streams.set_device(torch.device(device).index or 0)
-        ),
-    }.items():
-        setattr(accelerator, name, answer)
-    accelerator.current_device_idx = accelerator.current_device_index
-    accelerator.set_device_idx = accelerator.set_device_index
-    for name in ("memory_allocated", "max_memory_allocated", "reset_peak_memory_stats"):
-        if hasattr(accelerator, name):
-            setattr(accelerator, name, getattr(cuda, name))
+    accelerator.is_available = lambda: True
+    accelerator.device_count = lambda: properties.devices
+    _generic(streams)
 
 
-_ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "ExternalStream")
+def _generic(streams: Streams) -> None:
+    """Make streams and events of the device also by the names that are the same for all devices."""
+
+    def stands_for(plain: Any, of_device: Any) -> Any:
+        class Kinds(type):
+            def __call__(cls, device: Any = None, *arguments: Any, **options: Any) -> Any:
+                if device is not None and torch.device(device).type != "cuda":
+                    return plain(device, *arguments, **options)
+                if of_device is streams.Stream:
+                    options["device"] = device
+                return of_device(*arguments, **options)
+
+            def __instancecheck__(cls, instance: Any) -> bool:
+                return isinstance(instance, (plain, of_device))
+
+        return Kinds(plain.__name__, (), {})
+
+    pytorch: Any = torch
+    pytorch.Stream = stands_for(torch.Stream, streams.Stream)
+    pytorch.Event = stands_for(torch.Event, streams.Event)
+
+
+_ONLY_ON_GPUS = ("MemPool", "CUDAPluggableAllocator", "ExternalStream")
 
 
 def _of_torch(properties: Properties) -> None:
     torch.version.cuda = _CUDA
     torch.backends.cuda.is_built = lambda: True
+    # The first tensor of a device would have a real one initialise the device.
+    importlib.import_module("torch._subclasses.fake_tensor").__dict__["init_gpu_context"] = (
+        lambda *arguments: None
+    )
     # torch.tensor(..., device="cuda") then moves where the tracer sees it.
     torch._C._set_only_lift_cpu_tensors(True)
 
@@ -242,13 +283,16 @@ def _generators() -> None:
     """Make generators for the device on the host: nothing is drawn from them."""
     real = torch.Generator
 
+    class OfDevice(real):  # type: ignore[misc, valid-type]
+        device = property(lambda generator: torch.device("cuda", torch.cuda.current_device()))
+
     class Generators(type):
         def __call__(cls, device: Any = "cpu") -> Any:
-            return real("cpu")
+            return OfDevice("cpu") if torch.device(device).type == "cuda" else real(device)
 
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, real)
 
     torch.Generator = Generators("Generator", (), {})  # type: ignore[misc, assignment]
     cuda: Any = torch.cuda
-    cuda.default_generators = (real("cpu"),) * 16
+    cuda.default_generators = tuple(OfDevice("cpu") for _ in range(16))

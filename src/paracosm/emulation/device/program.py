@@ -25,6 +25,7 @@ from paracosm.emulation.device.recording import (
     COPY,
     DEVICE,
     EVENT,
+    GRAPH,
     HOST,
     OP,
     RECORD,
@@ -53,7 +54,7 @@ class ScriptJob:
     job: Job  # of all ranks; of the recorded ones alone where groups do not show the others'
     recorded: tuple[int, ...]  # ranks of the job that were recorded, in the order of recordings
     ends: tuple[Ints, ...]  # of each recording, the rows at which iterations end
-    collectives: Mapping[Call, float]  # seconds of each distinct collective of the first recording
+    collectives: tuple[Mapping[Call, float], ...]  # seconds of each distinct one, by recording
     is_whole: bool  # whether it has all ranks
 
 
@@ -122,7 +123,7 @@ def script_job(
         job=job,
         recorded=tuple(world.ranks.index(recording.rank) for recording in recordings),
         ends=tuple(ends),
-        collectives=costs.of_rank(recordings[0].rank),
+        collectives=tuple(costs.of_rank(recording.rank) for recording in recordings),
         is_whole=len(world.ranks) == len(cluster.workers),
     )
 
@@ -353,6 +354,8 @@ class _Rank:
     _events: dict[int, list[int]] = field(default_factory=dict)
     _collectives: dict[int, int] = field(default_factory=dict)
     _host_awaits: list[int] = field(default_factory=list)
+    _is_launched: bool = True  # whether the host launches the request under way by itself
+    _graph: tuple[int, int] = (-1, 0)  # row of its launch, and how many of its requests are left
 
     def play(self, iteration: Recording) -> int:
         """Write an iteration, and return the row at which it ends.
@@ -363,6 +366,7 @@ class _Rank:
         events = _renumbered(iteration, RECORD, (RECORD, WAIT_EVENT, EVENT), self._events)
         collectives = _renumbered(iteration, COLLECTIVE, (COLLECTIVE, WAIT), self._collectives)
         numbers = np.where(np.isin(iteration.kind, (COLLECTIVE, WAIT)), collectives, events)
+        numbers = np.where(iteration.kind == GRAPH, iteration.number, numbers)
         columns = zip(
             iteration.kind.tolist(),
             iteration.code.tolist(),
@@ -372,10 +376,15 @@ class _Rank:
             strict=True,
         )
         for kind, code, stream, phase, number in columns:
+            row, left = self._graph
+            self._graph = row, max(left - 1, 0)
+            self._is_launched = left == 0
             if kind in (OP, COPY):
                 self._op(code, stream, phase)
             elif kind == COLLECTIVE:
                 self._collective(code, stream, number)
+            elif kind == GRAPH:
+                self._graph = self._on_host("launch graph", self.host.op), number
             elif kind == WAIT and number in self._collectives:
                 self._wait(stream, [self._collectives[number]])
             elif kind == RECORD:
@@ -401,6 +410,10 @@ class _Rank:
         else:
             self._awaited.setdefault(stream, []).extend(rows)
 
+    def _launched(self, name: str, seconds: float) -> int:
+        """Return the row of the host after which a request may begin."""
+        return self._on_host(f"launch {name}", seconds) if self._is_launched else self._graph[0]
+
     def _on_host(self, name: str, seconds: float) -> int:
         after, self._host_awaits = self._host_awaits, []
         return self.writer.add(name, HOST_LANE, seconds, after)
@@ -410,7 +423,7 @@ class _Rank:
         cost = self.host.op
         if self.host.in_optimizer is not None and PHASES[phase] == "optimizer":
             cost = self.host.in_optimizer
-        issued = self._on_host(f"launch {name}", cost)
+        issued = self._launched(name, cost)
         after = [issued, *self._awaited.pop(stream, ())]
         step = PHASES[phase] if PHASES[phase] in STEPS else "other"
         lane = COMPUTE if stream == 0 else f"stream {stream}"
@@ -422,7 +435,7 @@ class _Rank:
 
     def _collective(self, code: int, stream: int, number: int) -> None:
         call = self.recording.calls[code]
-        issued = self._on_host(f"launch {call.kind}", self.host.collective)
+        issued = self._launched(call.kind, self.host.collective)
         after = [issued, *(self._done(stream) if stream != HOST else ())]
         if call.kind in MESSAGES:
             row = self._message(call, after)

@@ -35,10 +35,17 @@ FILE = "device.parquet"
 REQUESTS = (
     *("op", "copy", "collective", "wait", "record event", "wait for event"),
     *("synchronize stream", "synchronize event", "synchronize device", "step"),
+    *("graph", "step of preparation"),
 )
-"""Kinds of request. `wait` is for a collective, by a stream or (stream -1) by the host."""
+"""Kinds of request.
 
-OP, COPY, COLLECTIVE, WAIT, RECORD, WAIT_EVENT, STREAM, EVENT, DEVICE, STEP = range(len(REQUESTS))
+`wait` is for a collective, by a stream or (stream -1) by the host. `graph` is the launch of a CUDA
+graph: the host does no more for as many requests after it as its number says.
+"""
+
+OP, COPY, COLLECTIVE, WAIT, RECORD, WAIT_EVENT = range(6)
+STREAM, EVENT, DEVICE, STEP, GRAPH, PREPARED = range(6, len(REQUESTS))
+Row = tuple[int, int, int, int, int]  # kind, code, stream, phase, number
 HOST = -1
 """The stream of what the host waits for, or of a collective of tensors of the host."""
 
@@ -119,7 +126,9 @@ class Recording:
     code: Codes  # n indices into `ops` (op, copy) or `calls` (collective); -1 for others
     stream: Codes  # n streams; 0 is the default one, -1 the host
     phase: Codes  # n indices into `PHASES`
-    number: Ints  # n numbers of the collective or event that is made, or waited for; else -1
+    # n numbers of the collective or event that is made, or waited for; how many requests a graph
+    # has; else -1
+    number: Ints
     storages: Storages  # the memory that tensors hold, in the order of allocation
     assumed: tuple[Assumption, ...] = ()
     assumptions: tuple[str, ...] = ()  # what it was told to assume, by `--assume`
@@ -284,6 +293,8 @@ def _check(recording: Recording, path: Path) -> None:
 class Clock(Protocol):
     """What is told of each request as it comes."""
 
+    in_graph: bool  # whether the host does nothing for what comes
+
     def op(self, code: int, op: Op, phase: int, stream: int, *, is_copy: bool) -> None: ...
 
     def collective(
@@ -304,7 +315,10 @@ class RecordingWriter:
     assumptions: tuple[str, ...] = ()
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
-    _rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    captured: list[Row] | None = None  # takes requests, while a CUDA graph is captured
+    _rows: list[Row] = field(default_factory=list)
+    _left: int = 0  # requests of the graph under way
+    _graph: tuple[Any, int] | None = None  # a graph that grows: its key, and the row of its launch
     _ops: dict[Op, int] = field(default_factory=dict)
     _calls: dict[Call, int] = field(default_factory=dict)
     _assumed: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -341,12 +355,40 @@ class RecordingWriter:
     ) -> None:
         """Take a request; the arguments are those of `Recording`."""
         self.flush()
+        self._graph = None
+        self._add((kind, code, stream, phase, number))
+
+    def add_to_graph(self, key: Any, kind: int, stream: int, *, code: int, phase: int) -> None:
+        """Take an op or a copy of a CUDA graph that is told from others by its key."""
+        self.flush()
+        if self._graph is None or self._graph[0] != key:
+            self._add((GRAPH, -1, stream, phase, 0))
+            self._graph = key, len(self) - 1
+        if self.captured is None and not self.is_finished:
+            *launch, count = self._rows[self._graph[1]]
+            self._rows[self._graph[1]] = (*launch, count + 1)  # type: ignore[assignment]
+        self._left = 1
+        self._add((kind, code, stream, phase, -1))
+
+    def restart(self) -> None:
+        """Let the iterations so far be preparation."""
+        self._rows = [(PREPARED, *row[1:]) if row[0] == STEP else row for row in self._rows]
+        self.steps = 0
+
+    def _add(self, row: Row) -> None:
         if self.is_finished:
             return
-        self._rows.append((kind, code, stream, phase, number))
+        if self.captured is not None:
+            self.captured.append(row)
+            return
+        kind, code, stream, phase, number = row
+        self._rows.append(row)
         self.steps += kind == STEP
+        in_graph = self._left > 0
+        self._left = number if kind == GRAPH else max(self._left - 1, 0)
         if self.clock is None:
             return
+        self.clock.in_graph = in_graph
         if kind in (OP, COPY):
             self.clock.op(code, self._op_list[code], phase, stream, is_copy=kind == COPY)
         elif kind == COLLECTIVE:

@@ -10,7 +10,8 @@ from typing import Any
 from paracosm.emulation.config import RecordedDevice
 from paracosm.emulation.device.assumptions import without_effect
 from paracosm.emulation.device.config import DeviceEmulateConfig
-from paracosm.emulation.device.recording import FILE, Recording, load_recording
+from paracosm.emulation.device.messages import assumed_sources, awaited_rank
+from paracosm.emulation.device.recording import COLLECTIVE, FILE, Recording, load_recording
 from paracosm.emulation.device.summary import (
     Played,
     Recorded,
@@ -106,18 +107,45 @@ class _Recorder:
                 f"not there: {config.iterations} iterations are recorded, and nothing is computed"
             )
         begun = time.monotonic()
-        waiting, seen = [config.rank], {config.rank}
-        while waiting and recorded.failure is None and len(seen) <= MOST_RECORDED:
-            rank = waiting.pop(0)
-            self._record_rank(rank)
-            if self._graph is None and recorded.recordings and recorded.recordings[-1].rank == rank:
-                peers = sorted(recorded.recordings[-1].peers - seen)
-                seen |= set(peers)
-                waiting += peers
+        with temporary_folder() as messages:
+            self._record_all(messages)
+        recorded.recordings.sort(key=lambda recording: recording.rank != config.rank)
         recorded.wall_time = time.monotonic() - begun
         return recorded
 
-    def _record_rank(self, rank: int) -> None:
+    def _record_all(self, messages: Path) -> None:
+        """Record ranks one after the other; one that waits for another one comes after it."""
+        recorded = self._recorded
+        waiting, seen = [self._config.rank], {self._config.rank}
+        while waiting and recorded.failure is None and len(seen) <= MOST_RECORDED:
+            rank = waiting.pop(0)
+            self._record_rank(rank, messages)
+            source = awaited_rank(messages, rank)
+            if source is not None:
+                seen.add(source)
+                waiting = [source, rank, *(each for each in waiting if each != source)]
+            elif (
+                self._graph is None and recorded.recordings and recorded.recordings[-1].rank == rank
+            ):
+                peers = recorded.recordings[-1].peers - seen
+                seen |= peers
+                waiting = sorted({*waiting, *peers})
+        self._correct_assumed(messages)
+
+    def _correct_assumed(self, messages: Path) -> None:
+        """Record again the ranks that assumed of others what these then did not send."""
+        recorded = self._recorded
+        of_rank = {recording.rank: recording for recording in recorded.recordings}
+        for rank in list(of_rank):
+            sources = [each for each in assumed_sources(messages, rank) if each in of_rank]
+            if recorded.failure is None and any(
+                _sizes(of_rank[source], "send", rank) != _sizes(of_rank[rank], "recv", source)
+                for source in sources
+            ):
+                recorded.recordings.remove(of_rank[rank])
+                self._record_rank(rank, messages)
+
+    def _record_rank(self, rank: int, messages: Path) -> None:
         config, recorded = self._config, self._recorded
         with temporary_folder() as folder:
             file = folder / FILE
@@ -132,6 +160,7 @@ class _Recorder:
                     mode="json", exclude=config.without_effect() | {"measured"}
                 ),
                 recording=file,
+                messages=messages,
                 graph=self._graph,
             )
             ended = run_job(config.of_rank(rank), self._seed, folder, self._news, device)
@@ -144,6 +173,8 @@ class _Recorder:
                 recorded.exit_code = 0  # however a script ends that was ended in its midst
             elif ended.exit_code:
                 recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
+            return
+        if awaited_rank(messages, rank) is not None:
             return
         if ended.interrupted:
             recorded.failure = f"interrupted{where} before an iteration ended"
@@ -175,6 +206,13 @@ def _difference(config: DeviceEmulateConfig, recording: Recording) -> str | None
         before, now = (", ".join(each) or "nothing" for each in (recording.assumptions, assume))
         return f"with {before} assumed, not {now}"
     return None
+
+
+def _sizes(recording: Recording, kind: str, other: int) -> list[int]:
+    """Return the sizes of the messages of the last iteration to or from a rank, in order."""
+    last = recording.iteration(len(recording.steps) - 1)
+    calls = (recording.calls[code] for code in last.code[last.kind == COLLECTIVE].tolist())
+    return [call.size for call in calls if (call.kind, call.peer) == (kind, other)]
 
 
 def recording_file(number: int) -> str:

@@ -6,10 +6,12 @@ as soon as anybody asks: nothing is computed, and the order is what is recorded.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import threading
 import time
 from collections.abc import Mapping
+from functools import wraps
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from paracosm.emulation.device.recording import (
 
 
 class _Current(threading.local):
-    stream = 0
+    stream: int | None = None
     device = -1
 
 
@@ -38,9 +40,11 @@ class Streams:
     ) -> None:
         self._current = _Current()
         self._device = device
+        self._of_backward = 0  # the stream of who began the backward pass under way
         self.writer = writer
         self.events: Mapping[int, float] | None = None  # seconds of virtual time, by their number
-        streams, events = itertools.count(1), itertools.count()
+        streams = itertools.count(1)
+        self._events = itertools.count()
 
         class Stream:
             """Stands for `torch.cuda.Stream`."""
@@ -91,7 +95,7 @@ class Streams:
                 return hash(self.stream_id)
 
             def __enter__(self) -> Any:
-                self._before = of.current
+                self._before = of.chosen
                 of.current = self.stream_id
                 return self
 
@@ -114,7 +118,7 @@ class Streams:
                 self._at = 0.0
 
             def record(self, stream: Any = None) -> None:
-                self.number = next(events)  # each record is an event of its own
+                self.number = of.next_event()  # each record is an event of its own
                 self._at = time.perf_counter()
                 where = of.current if stream is None else stream.stream_id
                 writer.add(RECORD, where, number=self.number)
@@ -145,7 +149,7 @@ class Streams:
                 self.stream = stream
 
             def __enter__(self) -> Any:
-                self._before = of.current
+                self._before = of.chosen
                 if self.stream is not None:
                     of.current = self.stream.stream_id
                 return self.stream
@@ -156,13 +160,43 @@ class Streams:
         of = self
         self.Stream, self.Event, self.StreamContext = Stream, Event, StreamContext
 
+    def next_event(self) -> int:
+        """Return the number of a new event."""
+        return next(self._events)
+
     @property
     def current(self) -> int:
-        return self._current.stream
+        chosen = self._current.stream
+        return self._of_backward if chosen is None else chosen
 
     @current.setter
-    def current(self, stream: int) -> None:
+    def current(self, stream: int | None) -> None:
         self._current.stream = stream
+
+    def set_stream(self, stream: Any) -> None:
+        self.current = stream.stream_id
+
+    @property
+    def chosen(self) -> int | None:
+        """The stream that this thread has chosen; None where it has not."""
+        return self._current.stream
+
+    def follow_backward(self) -> None:
+        """Let the threads of a backward pass be on the stream of who began it."""
+        module: Any = importlib.import_module("torch.autograd.graph")
+        autograd: Any = torch.autograd
+        run = module._engine_run_backward
+
+        @wraps(run)
+        def _engine_run_backward(*arguments: Any, **options: Any) -> Any:
+            before, self._of_backward = self._of_backward, self.current
+            try:
+                return run(*arguments, **options)
+            finally:
+                self._of_backward = before
+
+        for where in (module, autograd):
+            where._engine_run_backward = _engine_run_backward
 
     @property
     def device(self) -> int:

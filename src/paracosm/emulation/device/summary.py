@@ -15,7 +15,14 @@ from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.durations import HOST_LINK, DeviceDurations, device_durations
 from paracosm.emulation.device.memory_model import memory_use
 from paracosm.emulation.device.program import HostCosts, ScriptJob, script_job
-from paracosm.emulation.device.recording import COLLECTIVE, COPY, OP, Recording, iterations_of
+from paracosm.emulation.device.recording import (
+    COLLECTIVE,
+    COPY,
+    OP,
+    Call,
+    Recording,
+    iterations_of,
+)
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 from paracosm.graphs.graph import shapes_of
@@ -180,7 +187,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
         peak_flops=_peak(config, recording, computing),
         by_class=_by_class(iteration, durations),
         largest=_largest(iteration, durations),
-        collectives=_collectives(iteration, whole.script),
+        collectives=_collectives(iteration, whole.script.collectives[whole.place]),
         memory=ScriptMemory(
             allocated=use.allocated,
             by_kind=use.by_kind,
@@ -311,14 +318,16 @@ def _largest(iteration: Recording, durations: DeviceDurations) -> list[Mapping[s
     ]
 
 
-def _collectives(iteration: Recording, script: ScriptJob) -> dict[str, Mapping[str, Any]]:
+def _collectives(
+    iteration: Recording, seconds: Mapping[Call, float]
+) -> dict[str, Mapping[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for code in iteration.code[iteration.kind == COLLECTIVE].tolist():
         call = iteration.calls[code]
         entry = found.setdefault(call.kind, {"count": 0, "bytes": 0, "time": 0.0})
         entry["count"] += 1
         entry["bytes"] += call.size
-        entry["time"] += script.collectives.get(call, 0.0)
+        entry["time"] += seconds.get(call, 0.0)
     return dict(found)
 
 

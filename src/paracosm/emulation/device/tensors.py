@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ def answer_for_tensors(device: Device, refuse: Callable[[str], Exception]) -> No
         fakes.numpy = lambda tensor, *, force=False: on_host(tensor).numpy()
     _move_data()
     _like_plain_ones()
+    _copy_deeply(on_device)
     _without_pinning()
     _refuse_addresses(on_device, refuse)
 
@@ -95,6 +97,29 @@ def _like_plain_ones() -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
 
 
+def _copy_deeply(on_device: Callable[[Any], bool]) -> None:
+    """Copy a tensor on the device by an op of it, where PyTorch copies the storage."""
+    fakes: Any = FakeTensor
+    plain = fakes.__deepcopy__
+
+    def copied(tensor: Any, memo: dict[int, Any]) -> Any:
+        if not (on_device(tensor) and tensor.is_leaf):
+            return plain(tensor, memo)
+        if id(tensor) in memo:
+            return memo[id(tensor)]
+        made = tensor.detach().clone()
+        if isinstance(tensor, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, tensor.requires_grad)
+        else:
+            made.requires_grad_(tensor.requires_grad)
+        if tensor.grad is not None:
+            made.grad = copy.deepcopy(tensor.grad, memo)
+        memo[id(tensor)] = made
+        return made
+
+    fakes.__deepcopy__ = copied
+
+
 def _without_pinning() -> None:
     """Pinned memory is memory: copies from it are recorded with what the script says of them."""
     tensors: Any = Tensor
@@ -112,6 +137,8 @@ def _refuse_addresses(on_device: Callable[[Any], bool], refuse: Callable[[str], 
         asking = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
         if on_device(tensor) and asking != "torch":
             raise refuse("the address of a tensor, as a kernel of your own or Triton's takes it,")
+        if on_device(tensor):  # PyTorch asks whether tensors are the same
+            return int(tensor.untyped_storage()._cdata + tensor.storage_offset() * tensor.itemsize)
         return int(address(tensor))
 
     fakes: Any = FakeTensor

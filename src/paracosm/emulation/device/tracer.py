@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 from paracosm.emulation.device.assumptions import CAUSAL
 from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
@@ -105,6 +105,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        if any(isinstance(each, Tensor) and not isinstance(each, FakeTensor) for each in flat):
+            args, kwargs = tree_map_only(Tensor, _alias, (args, kwargs))
         return self._run(func, args, kwargs)
 
     def _moved(
@@ -124,6 +126,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if fakes and device is not None and torch.device(device).type == "cpu":
                 value = self._to_host(args[0], bool(kwargs.get("non_blocking")))
                 return value.to(kwargs.get("dtype") or value.dtype)
+            if fakes and device is not None and torch.device(device).type == "meta":
+                dtype = kwargs.get("dtype") or args[0].dtype
+                return torch.empty_strided(
+                    args[0].size(), args[0].stride(), dtype=dtype, device="meta"
+                )
             if not fakes and to_device:
                 return self._to_device(args[0], kwargs)
         if func is _aten.copy_.default:
@@ -133,13 +140,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 value = self._to_host(source, not waits)
                 return target.copy_(value.expand_as(target))
             if not isinstance(source, FakeTensor):
-                self._record_copy("HtoD", source, waits=False, target=target)
+                self.record_copy("HtoD", source, waits=False, target=target)
                 self._take_from_host(target, source)
                 return target
         return _NOT_MOVED
 
     def _to_host(self, tensor: Any, is_asynchronous: bool) -> Tensor:
-        self._record_copy("DtoH", tensor, waits=not is_asynchronous)
+        self.record_copy("DtoH", tensor, waits=not is_asynchronous)
         return self.values.read(tensor)
 
     def _to_device(self, source: Tensor, kwargs: Mapping[str, Any]) -> Any:
@@ -150,7 +157,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         self.memory.see(result, "activations")
         if not source.is_meta:
-            self._record_copy("HtoD", source, waits=False, target=result)
+            self.record_copy("HtoD", source, waits=False, target=result)
             self._take_from_host(result, source)
         return result
 
@@ -162,7 +169,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.values.keep(target, source.detach().expand(target.shape))
         setattr(target.untyped_storage(), FROM_HOST, True)
 
-    def _record_copy(self, way: str, tensor: Any, waits: bool, target: Any = None) -> None:
+    def record_copy(self, way: str, tensor: Any, waits: bool, target: Any = None) -> None:
         size = tensor.numel() * tensor.element_size()
         op = Op(f"copy {way}", "", 0, size, size)
         self.writer.add(COPY, self.streams.current, code=self.writer.op_code(op), phase=self.phase)
@@ -281,11 +288,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if graph is not None:
                 graph.add_to_chain(self.phase, inputs, effects.mutated + effects.fresh)
             return result
-        self.writer.add(
-            COPY if kind.is_copy else OP,
-            self.streams.current,
-            code=kind.code,
-            phase=self.phase,
+        self._compiled.add(
+            COPY if kind.is_copy else OP, self.streams.current, kind.code, self.phase
         )
         if graph is not None:
             resource = "memory" if kind.is_copy else "compute"
@@ -342,6 +346,14 @@ def _ranks_with_equal(indices: Any) -> int:
     sizes = (indices.device_mesh.size(place) for place in range(len(placements)))
     pairs = zip(sizes, placements, strict=False)
     return prod(size for size, placement in pairs if placement.is_replicate())
+
+
+def _alias(tensor: Tensor) -> Tensor:
+    """Return another object for a tensor of the host: fake modes keep weak references to it."""
+    if isinstance(tensor, FakeTensor):
+        return tensor
+    with _disable_current_modes():
+        return tensor.detach()
 
 
 def _is_foreign(kind: Any) -> bool:

@@ -46,7 +46,7 @@ def prepare_nccl(
     rank = setting.rank
     questions = questions_of(Path(os.environ[VARIABLE]))
     skip_rendezvous()
-    replace_object_collectives((rank,), refuse, lambda sizes: False)
+    replace_object_collectives((rank,), refuse, lambda sizes, source: False)
     _name_groups(rank, recorder)
     for name in ("send", "recv_"):
         before(name, lambda arguments: shim.paracosm_next_peer(arguments[2]))

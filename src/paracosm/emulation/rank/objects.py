@@ -23,7 +23,8 @@ _receive = c10d.recv_object_list
 def replace_object_collectives(
     real: Sequence[int],  # global ranks
     refuse: Callable[[str], Exception],  # says what cannot be, and where
-    has_sent: Callable[[torch.Tensor], bool],  # whether something like it may be received
+    # whether something like a tensor may be received from a rank; None where any may send it
+    may_receive: Callable[[torch.Tensor, int | None], bool],
 ) -> None:
     """Make a real rank supply the objects that an emulated one would.
 
@@ -68,7 +69,7 @@ def replace_object_collectives(
     ) -> int:
         where = device or c10d._get_object_coll_device(group or dist.group.WORLD)
         sizes = torch.empty(len(object_list), dtype=torch.long, device=where)
-        if not has_sent(sizes):
+        if not may_receive(sizes, src):
             raise refuse("recv_object_list before a send_object_list of as many objects")
         return _receive(object_list, src, group, device, **options)  # type: ignore[no-any-return]
 

@@ -72,7 +72,7 @@ def prepare(setting: Setting) -> None:
         runtime = _prepare_backend(setting, recorder, end)
     else:
         redirect_rendezvous(setting)
-        replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
+        replace_object_collectives(setting.config.rank, refuse, lambda sizes, source: True)
         gather_objects_from_all()
         _bind_store_locally()
         use_stores_of_ours(setting)

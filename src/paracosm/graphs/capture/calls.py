@@ -270,7 +270,8 @@ def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]
     packet = str(func.overloadpacket)
     written = _bytes(effects.mutated + effects.fresh, effects.most)
     inputs = effects.inputs
-    if packet in _OVERWRITES or func.namespace in COLLECTIVES or torch.Tag.out in func.tags:
+    has_out = any(argument.is_out for argument in func._schema.arguments)
+    if packet in _OVERWRITES or func.namespace in COLLECTIVES or has_out:
         changed = {id(tensor) for tensor in effects.mutated}
         inputs = [tensor for tensor in inputs if id(tensor) not in changed]
     if packet in _GATHERS:
