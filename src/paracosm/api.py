@@ -22,6 +22,7 @@ from paracosm.results import (
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
+    ScriptPlanSummary,
     ScriptSummary,
     StrategyPlanSummary,
     Summary,
@@ -98,7 +99,7 @@ def emulate(
 
 def plan(
     profile: Folder | None = None, config: Config = None, **options: Any
-) -> Result[PlanSummary | StrategyPlanSummary]:
+) -> Result[PlanSummary | StrategyPlanSummary | ScriptPlanSummary]:
     """Predict time and cost to a target, by number of workers, algorithm and learning rate.
 
         paracosm.plan("job.profile", model="mlp", workers=[1, 2, 4], algorithm="asgd, ssgd",
@@ -109,12 +110,19 @@ def plan(
         paracosm.plan(model="llama-8b", hardware="h100-sxm", tokens=1e12, batch_tokens=4e6,
                       max_workers=1024, price="2.2/h")
 
+    Or those of an unmodified script's tokens, by hardware and number of ranks:
+
+        paracosm.plan(script="train.py", hardware="h100-sxm,l4", workers=[8, 64])
+
     Arguments as of `train`; `jobs` is the number of parallel training runs.
     """
     arguments = (
         options if profile is None else {"profile": str(read_path(profile, "profile")), **options}
     )
-    return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, arguments))
+    return cast(
+        "Result[PlanSummary | StrategyPlanSummary | ScriptPlanSummary]",
+        _run("plan", config, arguments),
+    )
 
 
 def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:

@@ -49,17 +49,31 @@ from paracosm.studies.scalars import check_mlflow, check_scalars, log_to_mlflow,
 
 def verb_of(kind: Kind) -> Callable[..., int]:
     """Return the command of a kind of run."""
-    file = Annotated[Path | None, Argument(help=kind.file)]
+    has_script = "arguments" in kind.fields
+    of_script = "; or, with --script, the script's arguments" if has_script else ""
+    file: Any = Annotated[Path | None, Argument(help=kind.file)]
+    if has_script:
+        file = Annotated[list[str] | None, Argument(help=f"{kind.file}{of_script}")]
 
-    def command(study: Path | None = None, **arguments: Any) -> int:
-        return run_verb(kind.verb, study, arguments)
+    def command(study: Any = None, **arguments: Any) -> int:
+        if has_script and arguments.get("script") is not None:
+            return run_verb(kind.verb, None, {**arguments, "arguments": study or None})
+        if isinstance(study, list):
+            if len(study) > 1:
+                raise InputError(f'"{study[1]}": one file at most comes before the flags')
+            study = Path(study[0])
+        return run_verb(kind.verb, study or None, arguments)
 
     command.__doc__ = f"{kind.help}\n\n" + "\n\n".join(
         f"Example: paracosm {example}" for example in kind.examples
     )
     command.__annotations__["study"] = file
     flags = [LOG] if kind.logs else []
-    return with_run_flags(*kind.models, scalars=kind.has_metrics, others=flags)(command)
+    positional = ("arguments",) if has_script else ()
+    made = with_run_flags(
+        *kind.models, positional=positional, scalars=kind.has_metrics, others=flags
+    )
+    return made(command)
 
 
 def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:

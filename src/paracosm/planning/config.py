@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BeforeValidator,
@@ -68,6 +68,8 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     """A plan: which designs are compared, for which job on which links, to which target."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    SYNONYMS: ClassVar[dict[str, str]] = {"world_size": "workers"}
 
     target: Annotated[
         InstanceOf[Target],

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.errors import InputError
 from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
-from paracosm.results.summaries import PlanSummary, StrategyPlanSummary
+from paracosm.results.summaries import PlanSummary, ScriptPlanSummary, StrategyPlanSummary
 from paracosm.training.kind import outcome_of
 
 
@@ -32,11 +32,17 @@ def _plan_strategies(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outc
     return Outcome(run_strategy_plan(config, seed, hooks.progress))
 
 
+def _plan_script(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.script_plan import run_script_plan
+
+    return Outcome(run_script_plan(config, seed, hooks))
+
+
 def _of_best(summary: Any) -> Mapping[str, float | None]:
     """Return the time of the fastest design, and the cost of the cheapest."""
     numbers: dict[str, float | None] = {}
     for name, best in {"time": "fastest", "cost": "cheapest"}.items():
-        number = None if summary[best] is None else summary["designs"][summary[best]][name]
+        number = None if summary[best] is None else summary["designs"][summary[best]].get(name)
         numbers[name] = number["median"] if isinstance(number, Mapping) else number
     return numbers
 
@@ -56,10 +62,12 @@ KIND = Kind(
             "plan --model llama-8b --hardware h100-sxm --tokens 1e12 --batch-tokens 4e6 "
             '--max-workers 1024 --price "2.2/h"'
         ),
+        "plan --script train.py --hardware h100-sxm,a100-sxm-80gb,l4 --workers 8,16,64",
     ),
     forms=(
         Form("paracosm.planning.config:PlanConfig", _plan),
         Form("paracosm.planning.strategy_plan:StrategyPlanConfig", _plan_strategies),
+        Form("paracosm.planning.script_plan:ScriptPlanConfig", _plan_script),
     ),
     answers=(
         Answer(PlanSummary, "paracosm.planning.view:VIEW", "paracosm.planning.view:sentence"),
@@ -67,6 +75,11 @@ KIND = Kind(
             StrategyPlanSummary,
             "paracosm.planning.strategy_view:VIEW",
             "paracosm.planning.strategy_view:sentence",
+        ),
+        Answer(
+            ScriptPlanSummary,
+            "paracosm.planning.script_view:VIEW",
+            "paracosm.planning.script_view:sentence",
         ),
     ),
     objective=lambda config: "time",

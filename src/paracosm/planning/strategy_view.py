@@ -23,7 +23,7 @@ def sentence(summary: StrategyPlanSummary) -> str:
     """Name the fastest strategy, what limits it, and the cheapest one."""
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
     text = (
-        f"{_large(summary.tokens)} tokens of {summary.model} take {_long_time(best.time)} on "
+        f"{large(summary.tokens)} tokens of {summary.model} take {long_time(best.time)} on "
         f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}"
         f"{step_text(summary)}: "
         f"{best.strategy}, micro-batches of {best.micro_batch}; most of the time is {best.limit}"
@@ -32,11 +32,11 @@ def sentence(summary: StrategyPlanSummary) -> str:
         return f"{text}. Nothing is cheaper."
     return (
         f"{text}. Cheapest on {counted(cheapest.workers, 'worker')}: "
-        f"{cost_text(summary, cheapest.cost)}, {_long_time(cheapest.time)}."
+        f"{cost_text(summary, cheapest.cost)}, {long_time(cheapest.time)}."
     )
 
 
-def _large(number: float) -> str:
+def large(number: float) -> str:
     """Return "1 trillion", "8.03 billion", "4,096"."""
     for name, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
         if number >= size:
@@ -44,7 +44,7 @@ def _large(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def _long_time(seconds: float) -> str:
+def long_time(seconds: float) -> str:
     """Return a duration such as "12.3 days" or "3.2 h"."""
     for unit, length in (("years", 365.25 * DAY), ("days", DAY), ("h", 3600.0)):
         if seconds >= 1.5 * length:
@@ -53,13 +53,13 @@ def _long_time(seconds: float) -> str:
 
 
 FIGURES: Mapping[str, Figure] = {
-    "Model": lambda summary: f"{summary.model}, {_large(summary.parameters)} parameters",
+    "Model": lambda summary: f"{summary.model}, {large(summary.parameters)} parameters",
     "Dtype": figure("dtype"),
     "Optimizer": figure("optimizer"),
     "Hardware": figure("hardware"),
-    "Tokens": figure("tokens", _large),
+    "Tokens": figure("tokens", large),
     "Batch": lambda summary: (
-        f"{_large(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
+        f"{large(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
     ),
     "Price": figure("price"),
     "Failures": lambda summary: summary.mtbf or "none",
@@ -76,7 +76,7 @@ def _tables(summary: StrategyPlanSummary) -> list[Table]:
             _fastest(summary),
             {
                 **workers,
-                "time": figure("time", _long_time),
+                "time": figure("time", long_time),
                 "cost": lambda design: cost_text(summary, design.cost),
                 "tokens/s": figure("tokens_per_second", "{:,.0f}".format),
                 "goodput": figure("effective", "%"),
@@ -118,7 +118,7 @@ def _frontier(runs: Sequence[Run]) -> Chart:
         efficient = [place for place, design in enumerate(designs) if design.is_efficient]
         x, y = np.array(days)[efficient], np.array(costs)[efficient]
         labels = [
-            f"{d.workers:,} workers, {d.strategy}: {_long_time(d.time)}, {cost_text(plan, d.cost)}"
+            f"{d.workers:,} workers, {d.strategy}: {long_time(d.time)}, {cost_text(plan, d.cost)}"
             for d in designs
         ]
         marks.append(Curve(x, y, run.index, "frontier"))
@@ -126,7 +126,7 @@ def _frontier(runs: Sequence[Run]) -> Chart:
     plan = runs[0].numbers
     return Chart(
         name="frontier",
-        title=f"Cost against time of {_large(plan.tokens)} tokens",
+        title=f"Cost against time of {large(plan.tokens)} tokens",
         x=Axis("days", log=True, switch="time"),
         y=Axis(f"cost ({money(plan)})", switch="cost"),
         marks=tuple(marks),

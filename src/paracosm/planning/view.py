@@ -8,12 +8,11 @@ from math import inf
 
 import numpy as np
 
-from paracosm.price import cost_text
+from paracosm.price import Priced, cost_text
 from paracosm.results import (
     Planned,
     PlannedDesign,
     PlanSummary,
-    StrategyPlanSummary,
     TunedWorkers,
 )
 from paracosm.results.chart import Axis, Chart, Curve, Dots, Level, Mark, Sections
@@ -304,7 +303,7 @@ def _frontier(runs: Sequence[Run]) -> Chart:
     )
 
 
-def money(summary: PlanSummary | StrategyPlanSummary) -> str:
+def money(summary: Priced) -> str:
     """Return the unit of costs."""
     return summary.currency or ("money" if summary.price else "worker-hours")
 

@@ -793,6 +793,48 @@ class ScriptSummary(Summary):
     unchanged: ScriptSummary | None = None
 
 
+class PlannedScript(JsonObject):
+    """A script on a number of devices of one kind."""
+
+    hardware: str
+    workers: int
+    failure: str | None = None  #: why there is no time
+    iteration_time: float | None = None
+    interval: Interval | None = None
+    batch: ScriptBatch | None = None
+    throughput: float | None = None  #: of all ranks, per second
+    #: seconds for all tokens, or for a million of them; None where none were counted
+    time: float | None = None
+    #: of `time`, or of an iteration, in the price's money, or in worker-hours
+    cost: float | None = None
+    memory: ScriptMemory | None = None
+    limit: str = ""  #: what most of the time that is not computing waits for
+    is_efficient: bool = False  #: it fits, and no other that fits is both faster and cheaper
+
+    @property
+    def fits(self) -> bool:
+        return self.memory is not None and self.memory.verdict != "does not fit"
+
+
+class ScriptPlanSummary(Summary):
+    """Of `paracosm plan` for a script: which hardware, and how much of it."""
+
+    verb: ClassVar[str] = "plan"
+    kind: Literal["script plan"] = "script plan"
+    script: str
+    arguments: Sequence[str]
+    hardware: Sequence[str]
+    tokens: float | None  #: of the whole training
+    unit: str  #: "tokens", "images", "examples", or "iterations" where nothing was counted
+    price: str | None
+    currency: str  #: of costs; empty for worker-hours
+    designs: Sequence[PlannedScript]  #: by number of workers
+    #: fastest, cheapest: indices of designs, of those that fit
+    fastest: int | None
+    cheapest: int | None
+    durations: Mapping[str, str]
+
+
 class ProfileSummary(Summary):
     """Of `paracosm profile ops`; `iteration_time` is measured, None without real iterations."""
 

@@ -27,6 +27,14 @@ LAUNCH = 5e-6  # seconds of the host for a request: a CUDA kernel's, as `predict
 _CHANGEABLE = "how fast workers compute, links, collectives, and the number of workers"
 
 
+def has_short_floats(capability: tuple[int, int]) -> bool:
+    """Whether a GPU has bfloat16 and TF32, and with them the kernels of flash attention.
+
+    Of its capability nothing else is asked here: by this alone PyTorch takes other paths.
+    """
+    return capability >= (8, 0)
+
+
 class DeviceEmulateConfig(ClusterFields):
     """A script, the hardware that it runs on, and what is changed of it."""
 

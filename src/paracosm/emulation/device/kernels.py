@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paracosm.emulation.device.config import has_short_floats
+
 _aten: Any = torch.ops.aten
 _has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 _WIDEST = 256  # of a head, in flash attention
@@ -40,7 +42,7 @@ _KERNELS = ("_fused_rms_norm", "_fused_rms_norm_backward", "silu_backward", "mis
 
 def choose_attention_as_gpus(capability: tuple[int, int]) -> None:
     plain: Any = functional.scaled_dot_product_attention
-    has_flash = capability >= (8, 0)
+    has_flash = has_short_floats(capability)
 
     def attention(
         query: Tensor,

@@ -6,6 +6,7 @@ PyTorch's own code asks as scripts do, and takes the paths that it takes on a GP
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paracosm.emulation.device.config import has_short_floats
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.recording import DEVICE, RecordingWriter
 from paracosm.emulation.device.streams import Streams
@@ -53,7 +55,7 @@ def show_device(
         return call
 
     _low_level(properties, streams, memory, synchronize)
-    _high_level(properties, streams, memory, synchronize, refused)
+    _high_level(properties, writer, streams, memory, synchronize, refused)
     _of_torch(properties)
     _generators()
 
@@ -143,6 +145,7 @@ _SPLIT = ("inactive_split", "inactive_split_bytes")
 
 def _high_level(
     properties: Properties,
+    writer: RecordingWriter,
     streams: Streams,
     memory: DeviceMemory,
     synchronize: Callable[..., None],
@@ -167,6 +170,24 @@ def _high_level(
         pci_device_id=0,
         pci_domain_id=0,
     )
+
+    def note_who_asks() -> None:
+        """PyTorch itself asks for what no recording shows; anybody else may do what it likes."""
+        asking = str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0]
+        if asking != "torch":
+            writer.asks_capability = True
+
+    def get_properties(device: Any = None) -> Any:
+        note_who_asks()
+        return shown
+
+    def get_capability(device: Any = None) -> tuple[int, int]:
+        note_who_asks()
+        return properties.capability
+
+    def get_architectures() -> list[str]:
+        note_who_asks()
+        return ["sm_{}{}".format(*properties.capability)]
 
     def current_stream(device: Any = None) -> Any:
         return streams.Stream(stream_id=streams.current)
@@ -200,12 +221,14 @@ def _high_level(
         "_is_compiled": lambda: True,
         "device_count": lambda: properties.devices,
         "synchronize": synchronize,
-        "get_device_properties": lambda device=None: shown,
+        "get_device_properties": get_properties,
         "get_device_name": lambda device=None: properties.title,
-        "get_device_capability": lambda device=None: properties.capability,
-        "get_arch_list": lambda: ["sm_{}{}".format(*properties.capability)],
-        "is_bf16_supported": lambda including_emulation=True: properties.capability >= (8, 0),
-        "is_tf32_supported": lambda: properties.capability >= (8, 0),
+        "get_device_capability": get_capability,
+        "get_arch_list": get_architectures,
+        "is_bf16_supported": lambda including_emulation=True: has_short_floats(
+            properties.capability
+        ),
+        "is_tf32_supported": lambda: has_short_floats(properties.capability),
         "mem_get_info": lambda device=None: (
             max(properties.memory - memory.allocated, 0),
             properties.memory,

@@ -136,6 +136,7 @@ class Recording:
     framework: str = ""  # "torch 2.13.0"
     sharing: int = 1  # ranks that look up the same tokens, as those of tensor parallelism do
     context: Context | None = None  # of a CPU
+    asks_capability: bool = False  # whether the script asked for the device's compute capability
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -180,6 +181,7 @@ class Recording:
             "framework": self.framework,
             "sharing": self.sharing,
             "context": None if self.context is None else asdict(self.context),
+            "asks_capability": self.asks_capability,
         }
         metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
@@ -242,6 +244,7 @@ def load_recording(path: Path) -> Recording:
             notes=tuple(about["notes"]),
             sharing=int(about.get("sharing", 1)),
             context=_context(about.get("context")),
+            asks_capability=bool(about.get("asks_capability", True)),
             **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
             **columns,
         )
@@ -327,6 +330,7 @@ class RecordingWriter:
     steps: int = 0
     sharing: int = 1  # ranks that look up the same tokens
     context: Context | None = None  # of a CPU
+    asks_capability: bool = False
     is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
     pending: Callable[[], None] | None = None  # records what is not yet complete
@@ -437,6 +441,7 @@ class RecordingWriter:
             framework=self.framework,
             sharing=self.sharing,
             context=self.context,
+            asks_capability=self.asks_capability,
             **arrays,
         )
 

@@ -55,6 +55,11 @@ def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hook
     return Outcome(summary, whole.timeline(), _files(recorded.recordings))
 
 
+def record_script(config: DeviceEmulateConfig, seed: int, hooks: Hooks) -> Recorded:
+    """Run the script as one rank, and as those that it exchanges messages with."""
+    return _Recorder(config, seed, hooks).record()
+
+
 def capture_script(config: DeviceEmulateConfig, hooks: Hooks, path: Path) -> Recorded:
     """Run the script as one rank, and write the graph of its last iteration, unless it fails."""
     recorded = _Recorder(config, 0, hooks, path).record()

@@ -60,7 +60,7 @@ def price_text(summary: Mapping[str, Any]) -> str | None:
     if (cost := summary.get("cost")) is None:
         return None
     priced: Any = summary
-    if (batch := summary["batch"]) is None:
+    if (batch := summary.get("batch")) is None:
         return f"{cost_text(priced, cost / summary['iteration_time'] * 3600)} an hour"
     return f"{cost_text(priced, cost / batch['count'] * 1e6)} per million {batch['unit']}"
 
