@@ -6,12 +6,14 @@ Each script of `small_trainings.py` is recorded by `paracosm emulate --hardware 
 computes nothing; its distinct ops are timed here, and the recording is played with these times and
 with what the host takes of an op, as measured on a network of its own (`profiling/host_ops.py`).
 Between the visits of ops the script's real iterations run, in one thread, pinned, with malloc that
-keeps what it frees (as `paracosm profile ops` does), by processor time. Nothing is fitted.
+keeps what it frees (as `paracosm profile ops` does), by processor time. *Run plainly* is the script
+as anybody runs it, before and after, whose malloc gives memory back. Nothing is fitted.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,11 +74,16 @@ class Row:
     low: float
     high: float
     played: Played
+    plain: float  # as anybody runs it: malloc with its defaults
     refused: int
 
     @property
     def error(self) -> float:
         return self.played.iteration_time / self.measured - 1
+
+    @property
+    def plain_error(self) -> float:
+        return self.played.iteration_time / self.plain - 1
 
 
 def main() -> None:
@@ -91,7 +98,10 @@ def main() -> None:
             rows.append(measure(name, Path(folder), asked.budget))
             print(f"{name}: {rows[-1].error:+.1%}", file=sys.stderr, flush=True)
     print_table(
-        ("script", "measured", "p10 to p90", "predicted", "error", "of the host"),
+        (
+            *("script", "measured", "p10 to p90", "predicted", "error", "of the host"),
+            *("run plainly", "error"),
+        ),
         [
             (
                 row.name,
@@ -100,11 +110,14 @@ def main() -> None:
                 f"{1e3 * row.played.iteration_time:.2f} ms",
                 signed(row.error),
                 f"{host_share(row.played):.1%}",
+                f"{1e3 * row.plain:.2f} ms",
+                signed(row.plain_error),
             )
             for row in rows
         ],
     )
-    print(f"mean absolute error {percent(mape(row.error for row in rows))}")
+    plain = percent(mape(row.plain_error for row in rows))
+    print(f"mean absolute error {percent(mape(row.error for row in rows))}, run plainly {plain}")
     for row in rows:
         if row.refused:
             print(f"{row.name}: {row.refused} ops could not be timed alone")
@@ -121,17 +134,39 @@ def measure(name: str, folder: Path, budget: float) -> Row:
     with pinned("cpu", settings.threads, 0):
         real = Iterations(TRAININGS[name](), clock_for("cpu", settings.threads))
     ops = ops_to_profile(recorded_graph(recordings))
+    plain = plainly(name, budget / 6)
     with ProfileDatabase.open(path, create=True) as database:
         database.add_links(measure_host_ops(settings.threads))
         done = profile(ops, settings, f"script {name}", database.add, between=real)
+    plain += plainly(name, budget / 6)
     config = DeviceEmulateConfig.model_validate(
         {"hardware": HARDWARE, "world_size": 1, "script": SCRIPT, "db": path}
     )
-    low, high = np.percentile(real.seconds, (10, 90))
     whole = played(config, recordings)
     path.unlink()  # the machine of the next minutes is another one
-    measured = float(np.mean(typical(real.seconds)))
-    return Row(name, measured, float(low), float(high), whole, len(done.refused))
+    low, high = np.percentile(real.seconds, (10, 90))
+    return Row(
+        name=name,
+        measured=float(np.mean(typical(real.seconds))),
+        low=float(low),
+        high=float(high),
+        played=whole,
+        plain=float(np.mean(typical(plain))),
+        refused=len(done.refused),
+    )
+
+
+def plainly(name: str, seconds: float) -> list[float]:
+    """Run the script as anybody would, in one thread, and return the seconds of its steps."""
+    untouched = {key: value for key, value in os.environ.items() if key != "GLIBC_TUNABLES"}
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT), name, "--seconds", str(seconds)],
+        env={**untouched, "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [float(line) for line in ran.stdout.splitlines()]
 
 
 def host_share(whole: Played) -> float:

@@ -8,6 +8,7 @@ the same with gradients accumulated, and a recommender with tables of embeddings
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 
 import torch
@@ -189,12 +190,17 @@ TRAININGS: dict[str, Callable[[], Step]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("training", choices=TRAININGS)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.0, help="and print those of each step")
     asked = parser.parse_args()
     torch.manual_seed(0)
     step = TRAININGS[asked.training]()
-    for _ in range(asked.steps):
+    for _ in range(10):
         step()
+    end = time.monotonic() + asked.seconds
+    while time.monotonic() < end:
+        begin = time.thread_time()
+        step()
+        print(time.thread_time() - begin)
 
 
 if __name__ == "__main__":
