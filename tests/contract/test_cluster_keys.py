@@ -14,7 +14,19 @@ from one_step import ALL_REDUCE, ASYNCHRONOUS_STEP, CLUSTERS
 from paracosm.cli import main
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.device import recording
+from paracosm.emulation.device.config import DeviceEmulateConfig
+from paracosm.emulation.device.durations import device_durations
+from paracosm.emulation.device.recording import (
+    COLLECTIVE,
+    OP,
+    WAIT,
+    Call,
+    RecordingWriter,
+)
+from paracosm.emulation.device.summary import played
 from paracosm.emulation.ports import Ports
+from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph, save_graph
 from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.target import target_job
@@ -198,9 +210,41 @@ def test_emulate(cluster: tuple[str, Path], capsys: Capture) -> None:
     assert done == pytest.approx(ALL_REDUCE[name], rel=1e-9)
 
 
+def test_emulate_hardware(
+    cluster: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An op and an all-reduce of both ranks that its stream waits for, from a recording."""
+    name, path = cluster
+    config = DeviceEmulateConfig(
+        hardware="h100-sxm",
+        world_size=2,
+        cluster=without_servers(name, path),
+        algorithm="ring",
+        launch=0.0,
+    )
+    if "packets" in name:
+        with pytest.raises(InputError, match="sharing packets"):
+            config.resolve_cluster()
+        return
+    writer = RecordingWriter(0, 2, "h100-sxm", groups={"all": (0, 1)})
+    code = writer.op_code(Op("aten.add.Tensor", "", 0, 1 << 30, 1 << 30))
+    for number in range(3):
+        writer.add(OP, 0, code=code, phase=0)
+        call = Call("all_reduce", 100_000, "all")
+        writer.add(COLLECTIVE, 0, code=writer.call_code(call), number=number)
+        writer.add(WAIT, 0, number=number)
+        writer.add(recording.STEP, 0)
+    made = writer.recording([])
+    compute = device_durations(made, config.device).seconds[code]
+    slowest = compute / 0.4 if name == "speed" else compute
+    time = played(config, [made]).iteration_time
+    assert time == pytest.approx(slowest + ALL_REDUCE[name], rel=1e-9)
+
+
 NO_USE_FOR_SERVERS = {
     "relax": ["relax", "--problem", "laplace2d:4"],
     "emulate": ["emulate"],
+    "emulate --hardware": ["emulate", "--hardware", "h100-sxm"],
 }
 
 
@@ -211,7 +255,7 @@ def test_servers_that_nobody_can_use_are_refused(
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump(CLUSTERS["fair"]))
     arguments = [*NO_USE_FOR_SERVERS[command], "--cluster", str(path)]
-    if command == "emulate":
+    if command.startswith("emulate"):
         arguments += [__file__]  # what follows the script is the script's own
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
