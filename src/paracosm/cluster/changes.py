@@ -20,6 +20,7 @@ alone multiplies a value (bandwidth 2x, latency 3x), and is refused for anything
 synonym of worker. Each command states which of these it can change.
 """
 
+import fnmatch
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -92,6 +93,13 @@ class Change:
                 raise self.error(f"there is only {name} 0, not {last:,}")
             raise self.error(f"there are {name}s 0 to {count - 1:,}, not {last:,}")
         return range(self.first, last + 1)
+
+    def means(self, kernel: str) -> bool:
+        """Whether its pattern is about a kernel: that has it in its name, or all of it with "*"."""
+        pattern = self.pattern.lower()
+        if "*" not in pattern:
+            return pattern in kernel.lower()
+        return fnmatch.fnmatchcase(kernel.lower(), pattern)
 
     def error(self, reason: str) -> InputError:
         """Return the error that names this change."""

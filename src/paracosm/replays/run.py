@@ -320,8 +320,8 @@ def _names(traced: TracedJob, change: Change) -> Bools:
     pattern = _pattern(change).lower()
     if not pattern:
         return np.ones(len(names), dtype=bool)
-    if change.what == "kernel" and "*" not in pattern:
-        pattern = f"*{pattern}*"
+    if change.what == "kernel":
+        return np.array([change.means(name) for name in names], dtype=bool)
     return np.array([fnmatch.fnmatchcase(name.lower(), pattern) for name in names], dtype=bool)
 
 

@@ -20,6 +20,7 @@ from paracosm.emulation.device.recording import (
     GRAPH,
     OP,
     RECORD,
+    STEP,
     STREAM,
     WAIT,
     WAIT_EVENT,
@@ -208,21 +209,105 @@ def test_every_rank_of_a_mesh_is_played_and_a_slow_one_holds_up_all() -> None:
     assert np.diff(done[script.ends[0]])[-1] == pytest.approx(3 * MS)
 
 
+def test_groups_of_the_same_ranks_have_streams_of_their_own() -> None:
+    rows = [
+        (COLLECTIVE, 0, Call("all_reduce", 2000, "all")),
+        (COLLECTIVE, 0, Call("all_reduce", 2000, "others")),
+        (WAIT, 0, 0),
+        (WAIT, 0, 1),
+        (OP, 0, "aten.mm"),
+    ]
+    time, count = seconds_in_all(rows)
+    assert time == pytest.approx(count * 3 * MS)  # 2 ms side by side, then 1 ms
+
+
+GROUPS = {"all": (0, 1), "others": (0, 1)}
 requests = st.lists(
     st.one_of(
         st.tuples(st.just(OP), st.integers(0, 2), st.sampled_from(["aten.mm", "aten.add"])),
         st.tuples(st.sampled_from([RECORD, WAIT_EVENT]), st.integers(0, 2), st.integers(0, 3)),
         st.tuples(st.just(STREAM), st.integers(0, 2)),
+        st.tuples(
+            st.just(COLLECTIVE),
+            st.integers(0, 2),
+            st.builds(
+                Call,
+                st.sampled_from(["all_reduce", "all_gather"]),
+                st.sampled_from([0, 1000, 4000]),
+                st.sampled_from(list(GROUPS)),
+            ),
+        ),
+        st.tuples(st.just(WAIT), st.integers(-1, 2), st.integers(0, 3)),
     ),
     min_size=1,
     max_size=25,
 )
 
 
+def numbered(rows: Sequence[Row]) -> list[Row]:
+    """Return the requests of three iterations, whose collectives have numbers of their own."""
+    found: list[Row] = []
+    begun = 0
+    for _ in range(3):
+        first = begun
+        for row in rows:
+            if row[0] == COLLECTIVE:
+                found.append((*row, begun))
+                begun += 1
+            elif row[0] == WAIT:
+                found.append((*row[:2], first + int(str(row[2]))))
+            else:
+                found.append(row)
+        found.append((STEP, 0))
+    return found
+
+
+def seconds_in_all(
+    rows: Sequence[Row],
+    *,
+    op: float = MS,
+    launch: float = 0.0,
+    link: Link = LINK,
+    slowdown: float = 1.0,
+) -> tuple[float, int]:
+    """Return how long the job takes, and the number of its iterations."""
+    made = recording(numbered(rows), groups=GROUPS)
+    script = script_job(
+        [made],
+        [durations(made, op)],
+        switch(2, 0, link),
+        host=HostCosts(launch, launch),
+        slowdown=slowdown,
+        algorithm="ring",
+    )
+    return replay_job(script.job).makespan, len(script.ends[0])
+
+
+def of_link(call: Call) -> float:
+    """Return the seconds of a ring of two: an all-reduce sends two halves, a gather one."""
+    return call.size / 1e6 if call.kind == "all_reduce" else call.size / 2e6
+
+
 @given(requests, st.sampled_from([0.0, 0.3 * MS]))
 def test_a_time_is_between_the_busiest_lane_and_the_sum_of_all(rows: list, launch: float) -> None:
     ops = [row for row in rows if row[0] == OP]
-    streams = [sum(row[1] == stream for row in ops) for stream in range(3)]
-    host = len(ops) * launch / MS
-    time = time_of(rows, host=HostCosts(launch, launch))
-    assert max([*streams, host]) - 1e-6 <= time <= len(ops) + host + 1e-6
+    calls = [row[2] for row in rows if row[0] == COLLECTIVE]
+    streams = [sum(row[1] == stream for row in ops) * MS for stream in range(3)]
+    links = [sum(of_link(call) for call in calls if call.group == group) for group in GROUPS]
+    host = (len(ops) + len(calls)) * launch
+    time, count = seconds_in_all(rows, launch=launch)
+    most = sum(streams) + sum(links) + host
+    assert count * max([*streams, *links, host]) - 1e-9 <= time <= count * most + 1e-9
+
+
+@given(requests, st.sampled_from([0.0, 0.3 * MS]))
+def test_twice_as_fast_hardware_makes_nothing_slower(rows: list, launch: float) -> None:
+    time, _ = seconds_in_all(rows, launch=launch)
+    for faster in (
+        {"op": MS / 2, "launch": launch},
+        {"launch": launch / 2},
+        {"link": Link(bandwidth=2e6), "launch": launch},
+    ):
+        assert seconds_in_all(rows, **faster)[0] <= time + 1e-9
+    slowed, _ = seconds_in_all(rows, launch=launch, slowdown=1.2)
+    assert time - 1e-9 <= slowed <= 1.2 * time + 1e-9

@@ -24,7 +24,10 @@ from paracosm.quantities import Duration, Tokens
 MOST_ITERATIONS = 1000  # of which one takes seconds to record
 LAUNCH = 5e-6  # seconds of the host for a request: a CUDA kernel's, as `predict` has it
 
-_CHANGEABLE = "how fast workers compute, links, collectives, and the number of workers"
+_CHANGEABLE = (
+    "how fast workers compute, links, collectives, the number of workers; of all workers alike "
+    "kernels, copies, and the host"
+)
 
 
 def has_short_floats(capability: tuple[int, int]) -> bool:
@@ -33,6 +36,14 @@ def has_short_floats(capability: tuple[int, int]) -> bool:
     Of its capability nothing else is asked here: by this alone PyTorch takes other paths.
     """
     return capability >= (8, 0)
+
+
+def changes_part(change: Change) -> bool:
+    """Whether `part_changes` makes a change: one of all workers alike."""
+    if change.subject != "workers" or change.first is not None:
+        return False
+    is_part = change.what in ("copies", "host", "kernel")
+    return is_part or (change.what == "compute" and not changes_cluster(change))
 
 
 class DeviceEmulateConfig(ClusterFields):
@@ -172,6 +183,10 @@ class DeviceEmulateConfig(ClusterFields):
         return [each for each in self.what_if if each.subject == "collectives"]
 
     @property
+    def of_parts(self) -> list[Change]:
+        return [each for each in self.what_if if changes_part(each)]
+
+    @property
     def slowed(self) -> float:
         """How much longer computing takes beside collectives."""
         from paracosm.jobs.strategies.work import OF_GPUS
@@ -232,11 +247,12 @@ class DeviceEmulateConfig(ClusterFields):
                 )
         elif not is_module(self.script) and not self.script.is_file():
             raise InputError(f"{self.script}: no such script")
-        can = {"workers": ("compute", "count"), "servers": ()}
         impossible = [
             each
             for each in self.what_if
-            if each.what not in can.get(each.subject, (each.what,)) or each.pattern
+            if each.subject in ("workers", "servers")
+            and each.what != "count"
+            and not (each.subject == "workers" and (changes_cluster(each) or changes_part(each)))
         ]
         refuse_changes(impossible, "emulate --hardware", _CHANGEABLE)
         self.resolve_cluster()

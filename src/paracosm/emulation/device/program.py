@@ -267,11 +267,13 @@ class _World:
         }
         for group, peer, kind in sorted(calls):
             members = recording.groups[group]
+            equal = [name for name, ranks in recording.groups.items() if ranks == members]
+            place = equal.index(group)  # of the groups of these ranks, whatever ranks call them
             for row in self.groups[members].tolist():
                 if kind in MESSAGES:
                     self._join_message(number, recording.rank, peer, kind, members, row)
                     continue
-                communicator = self._number("", tuple(row))
+                communicator = self._number(str(place), tuple(row))
                 for rank in row:
                     if self.program[self._place[rank]] == number:
                         self.of_role[self._place[rank]][_role_of(group)] = communicator

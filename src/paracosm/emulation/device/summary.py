@@ -14,6 +14,7 @@ from paracosm.emulation.device.batch import batch_of
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.durations import HOST_LINK, DeviceDurations, device_durations
 from paracosm.emulation.device.memory_model import memory_use
+from paracosm.emulation.device.part_changes import check_collectives, with_changed_parts
 from paracosm.emulation.device.program import HostCosts, ScriptJob, script_job
 from paracosm.emulation.device.recording import (
     COLLECTIVE,
@@ -58,6 +59,7 @@ class Played:
 
     recordings: Sequence[Recording]
     durations: Sequence[DeviceDurations]
+    host: HostCosts
     script: ScriptJob
     schedule: JobSchedule
     iteration_times: tuple[float, ...]  # of the iterations that were recorded, of the slowest rank
@@ -86,8 +88,12 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
         InputError: the device has no peak for the numbers of an op; recordings that do not fit one
             another.
     """
-    durations = [device_durations(recording, config.device, config.db) for recording in recordings]
-    script, schedule = _replayed(config, recordings, durations, 1.0)
+    check_collectives(recordings, config.of_collectives)
+    known = [device_durations(recording, config.device, config.db) for recording in recordings]
+    durations, host = with_changed_parts(
+        recordings, known, _host_costs(config, known), config.of_parts
+    )
+    script, schedule = _replayed(config, recordings, durations, host, 1.0)
     ends = _ends(script, schedule)
     times = np.diff(ends, axis=1)
     count = min(len(iterations_of(recording)) for recording in recordings)
@@ -99,11 +105,13 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
     interval = [time, time]
     for end, factor in enumerate(relative):
         if factor != 1.0:
-            other = np.diff(_ends(*_replayed(config, recordings, durations, factor)), axis=1)
+            replay = _replayed(config, recordings, durations, host, factor)
+            other = np.diff(_ends(*replay), axis=1)
             interval[end] = float(np.median(other[place, :count]))
     return Played(
         recordings=recordings,
         durations=durations,
+        host=host,
         script=script,
         schedule=schedule,
         iteration_times=tuple(own[place].tolist()),
@@ -117,13 +125,14 @@ def _replayed(
     config: DeviceEmulateConfig,
     recordings: Sequence[Recording],
     durations: Sequence[DeviceDurations],
+    host: HostCosts,
     factor: float,
 ) -> tuple[ScriptJob, JobSchedule]:
     script = script_job(
         recordings,
         durations,
         config.resolve_cluster(),
-        host=_host_costs(config, durations),
+        host=host,
         factor=factor,
         slowdown=config.slowed,
         algorithm=config.algorithm,
@@ -266,7 +275,7 @@ def _twice_the_bandwidth(config: DeviceEmulateConfig, whole: Played, waits: floa
     faster = (*config.what_if, parse_change("links: bandwidth 2x"))
     changed = config.model_copy(update={"what_if": faster})
     try:
-        replay = _replayed(changed, whole.recordings, whole.durations, 1.0)
+        replay = _replayed(changed, whole.recordings, whole.durations, whole.host, 1.0)
     except InputError:
         return None
     times = np.diff(_ends(*replay), axis=1)[whole.place, : len(whole.iteration_times)]
