@@ -714,6 +714,12 @@ class ScriptMemory(JsonObject):
         overhead: bytes of CUDA and NCCL, assumed.
         capacity: bytes of the device.
         verdict: "fits", "tight" or "does not fit".
+        modules: those that hold most when most is allocated: `name`, the `count` of modules whose
+            names differ in their numbers alone, bytes of `state` (parameters, gradients, the
+            optimizer) and of the `rest`.
+        retries: times that the allocator gives back what is not used, to make room.
+        savings: where it is tight or does not fit, what to `change`: bytes `freed`, `seconds` that
+            an iteration takes longer, the `verdict` then.
     """
 
     allocated: int
@@ -722,6 +728,9 @@ class ScriptMemory(JsonObject):
     overhead: int
     capacity: int
     verdict: str
+    modules: Sequence[Mapping[str, Any]]
+    retries: int
+    savings: Sequence[Mapping[str, Any]]
 
 
 class ScriptBatch(JsonObject):

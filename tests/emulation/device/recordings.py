@@ -15,6 +15,8 @@ from paracosm.emulation.device.recording import (
 from paracosm.graphs.graph import PHASES, Op
 
 Row = tuple[object, ...]
+Storage = tuple[int, int, int, int, int, int, int, int]
+"""The columns of `paracosm.emulation.device.recording.Storages`."""
 
 
 def recording(
@@ -23,7 +25,7 @@ def recording(
     rank: int = 0,
     world: int = 2,
     groups: Mapping[str, tuple[int, ...]] | None = None,
-    storages: Sequence[tuple[int, int, int, int, int]] = (),
+    storages: Sequence[Storage] = (),
 ) -> Recording:
     """Return a recording of requests.
 

@@ -31,8 +31,8 @@ ROWS = [(OP, 0, "aten.mm"), (COLLECTIVE, 0, ALL_REDUCE, 0), (WAIT, 0, 0), (STREA
 
 
 def equal(one: Recording, other: Recording) -> bool:
-    columns = ("kind", "code", "stream", "phase", "number")
-    of_storages = ("size", "first", "last", "kind", "stream")
+    columns = ("kind", "code", "stream", "phase", "number", "module", "again")
+    of_storages = ("size", "first", "last", "kind", "stream", "module", "handed_to", "read")
     return (
         all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
         and all(
@@ -41,6 +41,7 @@ def equal(one: Recording, other: Recording) -> bool:
         )
         and (one.ops, one.calls, dict(one.groups)) == (other.ops, other.calls, dict(other.groups))
         and (one.assumed, one.notes) == (other.assumed, other.notes)
+        and (one.modules, one.allocator, one.batch) == (other.modules, other.allocator, other.batch)
     )
 
 
@@ -51,7 +52,10 @@ storages = st.lists(
         st.integers(0, 12),
         st.integers(0, len(MEMORY) - 1),
         st.integers(0, 5),
-    ).map(lambda row: (row[0], row[1], max(row[1], row[2]), row[3], row[4])),
+        st.integers(-1, 1),
+        st.integers(-1, 1),
+        st.integers(0, 12),
+    ).map(lambda row: (*row[:2], max(row[1:3]), *row[3:])),
     max_size=20,
 )
 
@@ -61,6 +65,7 @@ def test_what_is_saved_is_read_back(tmp_path_factory: pytest.TempPathFactory, he
     path = tmp_path_factory.mktemp("recording") / "device.parquet"
     made = recording(iterations(ROWS), storages=held)
     made = replace(made, assumed=(Assumption("a loss is 1", "train.py:3", 2),), notes=("a note",))
+    made = replace(made, modules=("a", "b.0"), allocator="expandable_segments:True", batch=4)
     made.save(path)
     assert equal(load_recording(path), made)
 

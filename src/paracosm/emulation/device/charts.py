@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,11 @@ from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, HOST
 from paracosm.results.chart import Area, Axis, Chart, Floats, Level, Mark, Sections
 from paracosm.results.charts import Part, bar_chart, breakdown_chart
 from paracosm.results.node_charts import first_timelines, lane_timeline
-from paracosm.results.view import Run
+from paracosm.results.view import Run, counted
 from paracosm.units import format_duration, format_size
 
 _POINTS = 400  # of a curve of memory
+_IN_VIEW = 4  # times what is held at most, up to which the device's memory is drawn beside it
 
 # Lane of a timeline -> its line in the row of a rank, and its colour.
 _LANES = {COMPUTE: (0, 0), "other streams": (1, 2), COMMUNICATION: (2, 1), HOST: (3, 5)}
@@ -27,7 +29,9 @@ def sections(runs: Sequence[Run]) -> Sections:
     """Return the charts of scripts that were recorded."""
     return {
         "Where an iteration goes": [_parts(runs), _classes(runs)],
-        "Memory over an iteration": [_memory(run) for run in runs[:1] if len(runs) == 1],
+        "Memory over an iteration": [
+            chart(run) for run in runs[:1] if len(runs) == 1 for chart in (_memory, _modules)
+        ],
         "A typical iteration": first_timelines(runs, _timeline),
     }
 
@@ -76,7 +80,9 @@ def _memory(run: Run) -> Chart | None:
             marks.append(Area(*outline, (text,) * len(outline[0]), run.index, kind, color))
         below = above
     memory = run.numbers.get("memory") or {}
-    if capacity := memory.get("capacity"):
+    capacity = memory.get("capacity") or 0
+    is_in_view = capacity and capacity <= _IN_VIEW * held.sum(axis=0).max()
+    if is_in_view:
         marks.append(Level(float(capacity), 0.0, 1.0, format_size(capacity), "device's memory"))
     return Chart(
         name="memory",
@@ -84,9 +90,29 @@ def _memory(run: Run) -> Chart | None:
         x=Axis("share of the iteration's requests, in the order of the host", percent=True),
         y=Axis("memory", unit="B", from_zero=True),
         marks=tuple(marks),
-        caption=_in_all(recording, memory),
+        caption=_in_all(recording, memory, is_in_view=bool(is_in_view)),
         wide=True,
     )
+
+
+def _modules(run: Run) -> Chart | None:
+    modules = (run.numbers.get("memory") or {}).get("modules")
+    if not modules:
+        return None
+    names = [
+        f"{each['name']} ({each['count']})" if each["count"] > 1 else each["name"]
+        for each in modules
+    ]
+    parts = [
+        Part(title, color, sizes, [f"{title}: {format_size(size)}" for size in sizes])
+        for title, color, key in (
+            ("parameters and their state", 0, "state"),
+            ("activations and the rest", 3, "rest"),
+        )
+        for sizes in [[each[key] for each in modules]]
+    ]
+    title = "Modules that hold most when most is allocated"
+    return bar_chart("modules", title, Axis("memory", unit="B"), names, parts)
 
 
 def _highest_of_each(held: Floats) -> NDArray[np.intp]:
@@ -100,14 +126,20 @@ def _highest_of_each(held: Floats) -> NDArray[np.intp]:
     return np.array([begin + int(np.argmax(total[begin:end])) for begin, end in pairs])
 
 
-def _in_all(recording: Recording, memory: dict[str, float]) -> str:
+def _in_all(recording: Recording, memory: Mapping[str, Any], *, is_in_view: bool) -> str:
     if not memory:
         return ""
     reserved, overhead = format_size(memory["reserved"]), format_size(memory["overhead"])
-    return (
-        f"Of rank {recording.rank}. PyTorch's allocator reserves {reserved} for it; CUDA and NCCL "
-        f"take about {overhead} more."
+    settings = f", with {recording.allocator}," if recording.allocator else ""
+    text = (
+        f"Of rank {recording.rank}. PyTorch's allocator{settings} reserves {reserved} for it; CUDA "
+        f"and NCCL take about {overhead} more."
     )
+    if not is_in_view:
+        text += f" The device has {format_size(memory['capacity'])}."
+    if memory["retries"]:
+        text += f" To make room, it gives back unused memory {counted(memory['retries'], 'time')}."
+    return text
 
 
 def _timeline(run: Run) -> Chart | None:

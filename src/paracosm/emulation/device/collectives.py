@@ -36,7 +36,7 @@ from paracosm.graphs.graph import Op
 
 FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 
-_BUFFERED = ("all_gather", "reduce_scatter")
+_BUFFERED = ("all_gather", "reduce_scatter", "all_reduce")
 _WORK = "_paracosm_work"  # the attribute of a result's storage: the number of its collective
 _SHAPES = "stages of a pipeline have outputs of one shape"
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -103,6 +103,7 @@ class RecordingRuntime(GroupRuntime):
         if is_on_device:
             if self._device.graph is not None:
                 self._device.graph.leave_out(kind, size, self._device.phase, inputs, outputs)
+            self._memory.read(tensors, is_compiled=False)
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs
                 self._memory.call([each for each in whole if not each.requires_grad], "collectives")
@@ -397,6 +398,7 @@ class FunctionalCollectives:
         size = sum(map(_bytes, sized))
         if kind == "all_to_all":
             size = most_exchanged(inputs, outputs)
+        device.memory.read([*inputs, *outputs], is_compiled=False)
         call = Call(kind, size, str(given["group_name"]))
         members = tuple(torch.distributed.get_process_group_ranks(group))
         device.writer.groups[call.group] = members

@@ -6,7 +6,8 @@ element-wise, or reduces, is recorded as one op that reads what was made before 
 once what outlives it, as kernels that TorchInductor makes do (Ansel et al., "PyTorch 2", 2024,
 section 4). Products, attention and the like stay as they are. Where the mode asks for CUDA graphs
 ("reduce-overhead"), a call is one launch of the host, and its backward pass another. Memory stays
-that of eager PyTorch, which keeps more.
+that of eager PyTorch, but for tensors that nothing reads again: they are freed, as checkpointing in
+eager mode does not.
 """
 
 from __future__ import annotations
@@ -69,10 +70,13 @@ class CompiledRegions:
         modules: Any = nn.Module
         modules.compile = compile_in_place
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything that was compiled was called."""
+        return bool(self._first or self._depth)
+
     def take(self, func: Any, inputs: Sequence[Any], outputs: Sequence[Any], phase: int) -> bool:
-        """Take an op of a chain; return False where it is to be recorded by itself."""
-        if self._region() is None:
-            return False
+        """Take an op inside; return False where it is of no chain, and recorded by itself."""
         name = str(func)
         if func.namespace not in ("aten", "prims") or class_of(name) not in _FUSIBLE:
             return False
@@ -82,7 +86,7 @@ class CompiledRegions:
         chain = self._chain
         if chain is None or (chain.stream, chain.phase) != (stream, phase):
             self._device.writer.flush()
-            chain = self._chain = _Chain(stream, phase, self._graph())
+            chain = self._chain = _Chain(stream, phase, self._graph(), self._device.place())
             self._device.writer.pending = self._close
         chain.add(inputs, outputs)
         return True
@@ -95,23 +99,29 @@ class CompiledRegions:
         if self._device.graph is not None:
             self._device.graph.end_chain(op)
         code = self._device.writer.op_code(op)
-        self._add(OP, chain.stream, code, chain.phase, chain.graph)
+        self._add(OP, chain.stream, code, chain.phase, chain.graph, chain.place)
 
     def add(self, kind: int, stream: int, code: int, phase: int) -> None:
         """Record an op by itself, in the CUDA graph of its region if that has one."""
         self._device.writer.flush()
-        self._add(kind, stream, code, phase, self._graph())
+        self._add(kind, stream, code, phase, self._graph(), self._device.place())
 
-    def _add(self, kind: int, stream: int, code: int, phase: int, graph: Any) -> None:
+    def _add(
+        self, kind: int, stream: int, code: int, phase: int, graph: Any, place: tuple[int, int]
+    ) -> None:
         writer = self._device.writer
         if graph is None:
-            writer.add(kind, stream, code=code, phase=phase)
+            writer.add(kind, stream, code=code, phase=phase, place=place)
         else:
-            writer.add_to_graph(graph, kind, stream, code=code, phase=phase)
+            writer.add_to_graph(graph, kind, stream, code=code, phase=phase, place=place)
 
     def _graph(self) -> Any:
         region = self._region()
         return region if region is not None and region[-1] else None
+
+    def is_inside(self) -> bool:
+        """Whether what happens now is compiled, or of the backward pass of what is."""
+        return self._region() is not None
 
     def _region(self) -> tuple[int, bool, bool] | None:
         """Return a number of the call under way, whether its backward is, and whether by graph."""
@@ -169,15 +179,16 @@ def _has_graphs(mode: str | None = None, options: Any = None, **others: Any) -> 
 
 _NOTE = (
     "torch.compile: nothing is compiled; chains of element-wise ops and reductions count as one "
-    "kernel, which reads and writes each tensor once, and memory is that of eager PyTorch"
+    "kernel, which reads and writes each tensor once; memory is that of eager PyTorch, without "
+    "what nothing reads again"
 )
 
 
 class _Chain:
     """Ops that are one kernel."""
 
-    def __init__(self, stream: int, phase: int, graph: Any) -> None:
-        self.stream, self.phase, self.graph = stream, phase, graph
+    def __init__(self, stream: int, phase: int, graph: Any, place: tuple[int, int]) -> None:
+        self.stream, self.phase, self.graph, self.place = stream, phase, graph, place
         self._read: dict[int, int] = {}  # bytes of what was made before, by storage
         self._made: dict[int, tuple[Any, int]] = {}  # storage and bytes of what is made here
 

@@ -88,7 +88,7 @@ def have_cuda_graphs(
             writer.add(GRAPH, current, number=len(rows), phase=device.phase)
             events: dict[int, int] = {}
             collectives: dict[int, int] = {}
-            for kind, code, stream, phase, number in rows:
+            for kind, code, stream, phase, number, *place in rows:
                 if kind == RECORD:
                     number = events[number] = streams.next_event()
                 elif kind == WAIT_EVENT:
@@ -98,7 +98,9 @@ def have_cuda_graphs(
                 elif kind == WAIT:
                     number = collectives.get(number, number)
                 where = current if stream in (self._stream, 0) else stream
-                writer.add(kind, where, code=code, phase=phase, number=number)
+                writer.add(
+                    kind, where, code=code, phase=phase, number=number, place=(place[0], place[1])
+                )
             for _ in steps:
                 iteration_ended()
 

@@ -1,30 +1,17 @@
-"""The memory of a recording: what tensors hold, and what PyTorch's allocator reserves for it.
-
-The caching allocator takes memory from the device in segments, gives tensors blocks of them, and
-keeps what they free (c10/cuda/CUDACachingAllocator.cpp). Blocks of up to 1 MiB come from segments
-of 2 MiB; larger ones from segments of 20 MiB, or from 10 MiB on from segments of their own size,
-rounded up to 2 MiB. A block is the smallest free one of its stream that fits; what is left of it is
-split off, of a small segment from 512 bytes on, of a large one from more than 1 MiB on. Free
-neighbours are joined. Each stream has blocks of its own.
-"""
+"""The memory of a recording: what tensors hold, for what and of which modules, and its verdict."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from paracosm.arrays import Ints
-from paracosm.emulation.device.recording import MEMORY, Recording
-
-_SMALL = 1 << 20
-_SMALL_SEGMENT = 2 << 20
-_LARGE_SEGMENT = 20 << 20
-_OWN_SEGMENT = 10 << 20
-_ROUNDED = 2 << 20
-_LEAST_REST = 512
+from paracosm.arrays import Codes, Ints
+from paracosm.emulation.device.allocator import Block, CachingAllocator, parse_settings
+from paracosm.emulation.device.recording import MEMORY, RELEASE, Recording
 
 CONTEXT = 512 << 20
 """Bytes that CUDA and its libraries take of the device before any tensor: assumed."""
@@ -35,6 +22,20 @@ NCCL_BUFFERS = 256 << 20
 TIGHT = 0.92
 """Share of the device's memory from which on a job may not fit, by what is not modelled."""
 
+_LISTED = 10  # modules
+_OUTSIDE = "outside of any module"
+OF_STATE = tuple(MEMORY.index(kind) for kind in ("parameters", "gradients", "optimizer"))
+
+
+@dataclass(frozen=True)
+class ModuleUse:
+    """What modules hold whose names differ in their numbers alone."""
+
+    name: str  # "layers.*.feed_forward.w1"
+    count: int  # of modules
+    state: int  # bytes of parameters, gradients and the optimizer
+    rest: int  # bytes of activations, buffers of collectives and what is temporary
+
 
 @dataclass(frozen=True)
 class MemoryUse:
@@ -42,34 +43,62 @@ class MemoryUse:
 
     allocated: int  # bytes that tensors hold at most in the last iteration
     by_kind: Mapping[str, int]  # of these, by `MEMORY`, the largest first
+    modules: Sequence[ModuleUse]  # those that hold most of these
     reserved: int  # bytes that the allocator holds at most, since the beginning
     overhead: int  # bytes of CUDA and NCCL
+    capacity: int  # bytes of the device
+    retries: int  # times that the allocator gives back what is not used, to make room
+    is_full: bool  # whether there is no room then either
 
     @property
     def total(self) -> int:
         return self.reserved + self.overhead
 
-    def verdict(self, capacity: int) -> str:
-        """Say whether it is within a device's memory: "fits", "tight" or "does not fit"."""
-        if self.total > capacity:
+    @property
+    def verdict(self) -> str:
+        """Say whether it is within the device's memory: "fits", "tight" or "does not fit"."""
+        if self.is_full:
             return "does not fit"
-        return "tight" if self.total > TIGHT * capacity else "fits"
+        return "tight" if self.retries or self.total > TIGHT * self.capacity else "fits"
 
 
-def memory_use(recording: Recording) -> MemoryUse:
-    steps = recording.steps
-    first = int(steps[-2]) + 1 if len(steps) > 1 else 0
+def memory_use(recording: Recording, capacity: int) -> MemoryUse:
+    """Return what a recording takes of a device with so many bytes of memory.
+
+    Raises:
+        InputError: settings of the allocator that are not modelled.
+    """
     held = held_by_kind(recording)
     total = held.sum(axis=0)
     is_gpu = recording.context is None
+    first = first_of_last_iteration(recording)
     at = first + int(np.argmax(total[first:])) if len(total) > first else 0
     by_kind = {kind: int(held[code, at]) for code, kind in enumerate(MEMORY) if held[code, at]}
+    overhead = CONTEXT * is_gpu + (NCCL_BUFFERS if recording.world_size > 1 else 0)
+    limit = capacity - overhead
+    reserved, retries = int(total.max(initial=0)), 0  # by malloc, on a CPU
+    is_full = reserved > limit
+    if is_gpu:
+        reserved = played_allocator(recording).highest
+        limited = played_allocator(recording, limit) if reserved > limit else None
+        is_full = limited is not None and limited.failures > 0
+        if limited is not None and not is_full:
+            reserved, retries = limited.highest, limited.retries
     return MemoryUse(
         allocated=int(total[at]) if len(total) else 0,
         by_kind=dict(sorted(by_kind.items(), key=lambda item: -item[1])),
-        reserved=reserved_bytes(recording) if is_gpu else int(total.max(initial=0)),
-        overhead=CONTEXT * is_gpu + (NCCL_BUFFERS if recording.world_size > 1 else 0),
+        modules=_modules(recording, at),
+        reserved=reserved,
+        overhead=overhead,
+        capacity=capacity,
+        retries=retries,
+        is_full=is_full,
     )
+
+
+def first_of_last_iteration(recording: Recording) -> int:
+    steps = recording.steps
+    return int(steps[-2]) + 1 if len(steps) > 1 else 0
 
 
 def held_by_kind(recording: Recording) -> Ints:
@@ -81,81 +110,66 @@ def held_by_kind(recording: Recording) -> Ints:
     return np.cumsum(held, axis=1)[:, :count]
 
 
-def reserved_bytes(recording: Recording) -> int:
-    """Return the most bytes that the caching allocator holds for a recording."""
-    storages = recording.storages
-    pools: dict[tuple[int, bool], _Pool] = {}
-    events = [
-        *((int(row), 1, number) for number, row in enumerate(storages.first.tolist())),
-        *((int(row), 0, number) for number, row in enumerate((storages.last + 1).tolist())),
-    ]
-    blocks: dict[int, tuple[_Pool, _Block]] = {}
+def played_allocator(recording: Recording, limit: int | None = None) -> CachingAllocator:
+    """Return PyTorch's allocator after all blocks of a recording, in their order.
+
+    Args:
+        recording: whose storages are taken and freed.
+        limit: bytes that it may take of the device; None where there is no end of it.
+    """
+    storages, count = recording.storages, len(recording)
+    numbers = np.arange(len(storages))
+    releases = np.flatnonzero(recording.kind == RELEASE)
+    # Of one request, what was freed before it comes first, then what it makes.
+    rows = np.concatenate([storages.last + 1, storages.first, releases + 1])
+    does = np.repeat([0, 2, 1], [len(storages), len(storages), len(releases)])
+    of = np.concatenate([numbers, numbers, np.zeros(len(releases), dtype=np.int64)])
+    order = np.lexsort((of, does, rows))
+    order = order[rows[order] <= count]
+    allocator = CachingAllocator(parse_settings(recording.allocator), limit)
+    blocks: dict[int, Block] = {}
     sizes, streams = storages.size.tolist(), storages.stream.tolist()
-    count = len(recording)
-    for row, is_begin, number in sorted(events):
-        if is_begin:
-            size = sizes[number]
-            pool = pools.setdefault((streams[number], size <= _SMALL), _Pool(size <= _SMALL))
-            blocks[number] = pool, pool.take(size)
-        elif row <= count and number in blocks:
-            pool, block = blocks.pop(number)
-            pool.free(block)
-    return sum(pool.reserved for pool in pools.values())
+    for what, number in zip(does[order].tolist(), of[order].tolist(), strict=True):
+        if what == 2:
+            blocks[number] = allocator.take(sizes[number], streams[number])
+        elif what == 1:
+            allocator.release()
+        elif number in blocks:
+            allocator.free(blocks.pop(number))
+    return allocator
 
 
-@dataclass(eq=False)
-class _Block:
-    size: int
-    before: _Block | None = None
-    after: _Block | None = None
-    is_free: bool = False
+def _modules(recording: Recording, at: int) -> list[ModuleUse]:
+    """Return the modules that hold most at a request, the largest first."""
+    storages = recording.storages
+    names, groups, counts = grouped(recording.modules)
+    group_of = np.append(groups, len(names))  # -1, of none, is the last one
+    is_held = (storages.first <= at) & (storages.last >= at)
+    is_state = np.isin(storages.kind, OF_STATE)
+    sums = [
+        np.bincount(
+            group_of[storages.module[chosen]],
+            weights=storages.size[chosen],
+            minlength=len(names) + 1,
+        ).astype(np.int64)
+        for chosen in (is_held & is_state, is_held & ~is_state)
+    ]
+    uses = [
+        ModuleUse(name, count, int(state), int(rest))
+        for name, count, state, rest in zip(
+            [*names, _OUTSIDE], [*counts, 1], *(each.tolist() for each in sums), strict=True
+        )
+        if state or rest
+    ]
+    return sorted(uses, key=lambda use: -(use.state + use.rest))[:_LISTED]
 
 
-@dataclass(eq=False)
-class _Pool:
-    """The segments of one stream, for small or for large blocks."""
-
-    is_small: bool
-    reserved: int = 0
-    _free: list[tuple[int, int, _Block]] = field(default_factory=list)  # by size
-
-    def take(self, size: int) -> _Block:
-        place = bisect_left(self._free, (size, -1), key=lambda entry: entry[:2])
-        if place < len(self._free):
-            block = self._free.pop(place)[2]
-            block.is_free = False
-        else:
-            block = _Block(self._segment(size))
-            self.reserved += block.size
-        rest = block.size - size
-        if rest >= _LEAST_REST if self.is_small else rest > _SMALL:
-            left = _Block(rest, block, block.after)
-            if left.after is not None:
-                left.after.before = left
-            block.size, block.after = size, left
-            self._keep(left)
-        return block
-
-    def free(self, block: _Block) -> None:
-        for neighbour in (block.before, block.after):
-            if neighbour is None or not neighbour.is_free:
-                continue
-            self._free.remove((neighbour.size, id(neighbour), neighbour))
-            first, second = (neighbour, block) if neighbour is block.before else (block, neighbour)
-            first.size += second.size
-            first.after = second.after
-            if first.after is not None:
-                first.after.before = first
-            block = first
-        self._keep(block)
-
-    def _keep(self, block: _Block) -> None:
-        block.is_free = True
-        insort(self._free, (block.size, id(block), block), key=lambda entry: entry[:2])
-
-    def _segment(self, size: int) -> int:
-        if self.is_small:
-            return _SMALL_SEGMENT
-        if size < _OWN_SEGMENT:
-            return _LARGE_SEGMENT
-        return -(-size // _ROUNDED) * _ROUNDED
+def grouped(modules: Sequence[str]) -> tuple[list[str], Codes, list[int]]:
+    """Return names with "*" for numbers, the place among these of each module, and their counts."""
+    places: dict[str, int] = {}
+    codes = [
+        places.setdefault(re.sub(r"(?<![^.])\d+(?![^.])", "*", name), len(places))
+        for name in modules
+    ]
+    of: NDArray[np.int32] = np.array(codes, dtype=np.int32)
+    return list(places), of, np.bincount(of, minlength=len(places)).tolist()

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parallel import distributed as data_parallel
 from torch.optim.optimizer import (
     Optimizer,
@@ -22,6 +21,7 @@ from torch.optim.optimizer import (
 
 from paracosm.emulation.backend.install import install
 from paracosm.emulation.config import RecordedDevice, Setting
+from paracosm.emulation.device.allocator import VARIABLES, CachingAllocator, parse_settings
 from paracosm.emulation.device.assumptions import assumptions_of
 from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
@@ -33,6 +33,7 @@ from paracosm.emulation.device.guard import install_guard
 from paracosm.emulation.device.host_device import make_parameters_fake
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.modules import Modules
 from paracosm.emulation.device.presence import Properties, show_device
 from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
@@ -89,18 +90,24 @@ def prepare_device(
     streams = Streams(writer, local)
     if clock is not None:
         streams.events = clock.events
-    memory = DeviceMemory(lambda: len(writer), lambda: streams.current)
+    modules = Modules()
+    writer.modules, writer.allocator = modules.names, _allocator_settings()
+    allocator = CachingAllocator(parse_settings(writer.allocator))
+    memory = DeviceMemory(
+        lambda: len(writer), lambda: streams.current, lambda: modules.current, allocator
+    )
     values = Values(
         Reads(writer, refuse).assume, refuse, assumptions_of(arguments.assume), setting.seed
     )
     graph = None if device.graph is None else StepGraph()
-    state = Device(writer, streams, memory, values, graph, kind)
+    state = Device(writer, streams, memory, values, modules, graph, kind)
+    writer.place = state.place
     runtime = RecordingRuntime(setting, recorder, refuse, state)
     process = os.getpid()
 
     def save() -> None:
         if os.getpid() == process and not writer.is_finished:
-            writer.is_finished = True
+            writer.is_finished, writer.batch = True, modules.batch
             writer.recording(list(memory.storages())).save(device.recording)
             runtime.messages.save()
 
@@ -128,6 +135,7 @@ def prepare_device(
     install(runtime)
     _answer_data_parallel(refuse)
     ended = _mark_iterations(setting.rank, device, state, recorder, save)
+    modules.install(lambda tensors: memory.call(tensors, "parameters"), memory.hand_on)
     if kind == "cuda":
         have_cuda_graphs(state, runtime.next_number, ended)
         streams.follow_backward()
@@ -181,14 +189,16 @@ def _mark_iterations(
         if graph is not None:
             graph.meet(optimizer)
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        memory.call(_on_device(parameters), "parameters")
-        memory.call(_on_device([each.grad for each in parameters]), "gradients")
+        for parameter in parameters:
+            module = device.modules.of_parameter(parameter)
+            memory.call([parameter], "parameters", module)
+            memory.call([parameter.grad], "gradients", module)
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal counted
         device.in_optimizer -= 1
-        states = [value for state in optimizer.state.values() for value in state.values()]
-        memory.call(_on_device(states), "optimizer")
+        for parameter, state in optimizer.state.items():
+            memory.call(state.values(), "optimizer", device.modules.of_parameter(parameter))
         first = None if counted is None else counted()
         if first is None:
             counted = weakref.ref(optimizer)
@@ -227,10 +237,5 @@ def _mark_iterations(
 _PREPARES = 20  # iterations that a script may run before it captures: 11 with DDP, says PyTorch
 
 
-def _on_device(values: list[Any]) -> list[torch.Tensor]:
-    return [each for each in map(_local, values) if isinstance(each, FakeTensor)]
-
-
-def _local(tensor: Any) -> Any:
-    """Return a rank's own part of a tensor that is spread over ranks."""
-    return getattr(tensor, "_local_tensor", tensor)
+def _allocator_settings() -> str:
+    return next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")

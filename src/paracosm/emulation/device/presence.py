@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paracosm.emulation.device.config import has_short_floats
 from paracosm.emulation.device.memory import DeviceMemory
-from paracosm.emulation.device.recording import DEVICE, RecordingWriter
+from paracosm.emulation.device.recording import DEVICE, RELEASE, RecordingWriter
 from paracosm.emulation.device.streams import Streams
 
 _NCCL = (2, 27, 5)
@@ -54,7 +54,11 @@ def show_device(
 
         return call
 
-    _low_level(properties, streams, memory, synchronize)
+    def release() -> None:
+        writer.add(RELEASE, streams.current)
+        memory.allocator.release()
+
+    _low_level(properties, streams, memory, synchronize, release)
     _high_level(properties, writer, streams, memory, synchronize, refused)
     _of_torch(properties)
     _generators()
@@ -65,10 +69,12 @@ def _low_level(
     streams: Streams,
     memory: DeviceMemory,
     synchronize: Callable[..., None],
+    release: Callable[[], None],
 ) -> None:
     """Answer what `torch.cuda` asks of C++, which a CPU build lacks."""
     nothing: Callable[..., None] = lambda *arguments: None
     stats = _memory_stats(memory)
+
     answers: dict[str, Any] = {
         "_cuda_init": nothing,
         "_cuda_getDeviceCount": lambda: properties.devices,
@@ -84,7 +90,7 @@ def _low_level(
         "_cuda_getCompiledVersion": lambda: 12080,
         "_cuda_getCurrentRawStream": lambda device=0: streams.current,
         "_cuda_ipc_collect": nothing,
-        "_cuda_emptyCache": nothing,
+        "_cuda_emptyCache": release,
         "_cuda_cudaHostAllocator": lambda: 0,
         "_cuda_memoryStats": lambda device=0: stats(),
         "_cuda_resetPeakMemoryStats": lambda device=0: memory.reset_highest(),
@@ -100,13 +106,13 @@ def _low_level(
         "_accelerator_getStream": lambda device=None: streams.Stream(stream_id=streams.current),
         "_accelerator_setStream": streams.set_stream,
         "_accelerator_isAllocatorInitialized": lambda: True,
-        "_accelerator_emptyCache": nothing,
+        "_accelerator_emptyCache": release,
         "_accelerator_emptyHostCache": nothing,
         "_accelerator_getDeviceStats": lambda device=0: stats(),
         "_accelerator_resetAccumulatedStats": nothing,
         "_accelerator_resetPeakStats": lambda device=0: memory.reset_highest(),
         "_accelerator_getMemoryInfo": lambda device=0: (
-            max(properties.memory - memory.allocated, 0),
+            max(properties.memory - memory.allocator.reserved, 0),
             properties.memory,
         ),
         "_has_cuda": True,
@@ -116,17 +122,19 @@ def _low_level(
 
 
 def _memory_stats(memory: DeviceMemory) -> Callable[[], Mapping[str, Any]]:
-    """Return what answers for the caching allocator, as if it reserved what is allocated."""
+    """Return what answers for the caching allocator."""
 
     def counts(current: int, peak: int) -> Mapping[str, int]:
         return {"current": current, "peak": peak, "allocated": peak, "freed": peak - current}
 
     def stats() -> Mapping[str, Any]:
         of_bytes = counts(memory.allocated, memory.highest)
+        reserved = counts(memory.allocator.reserved, memory.allocator.highest)
         of_blocks = counts(memory.count, memory.count)
         by_pool = ("all", "small_pool", "large_pool")
         return {
             **dict.fromkeys(_OF_BYTES, dict.fromkeys(by_pool, of_bytes)),
+            "reserved_bytes": dict.fromkeys(by_pool, reserved),
             **dict.fromkeys(_OF_BLOCKS, dict.fromkeys(by_pool, of_blocks)),
             **dict.fromkeys(_SPLIT, dict.fromkeys(by_pool, counts(0, 0))),
             **dict.fromkeys(("oversize_allocations", "oversize_segments"), counts(0, 0)),
@@ -138,7 +146,7 @@ def _memory_stats(memory: DeviceMemory) -> Callable[[], Mapping[str, Any]]:
     return stats
 
 
-_OF_BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+_OF_BYTES = ("allocated_bytes", "active_bytes", "requested_bytes")
 _OF_BLOCKS = ("allocation", "segment", "active")
 _SPLIT = ("inactive_split", "inactive_split_bytes")
 
@@ -210,7 +218,7 @@ def _high_level(
 
     nothing: Callable[..., None] = lambda *arguments, **options: None
     answers: dict[str, Any] = {
-        **dict.fromkeys(("init", "_lazy_init", "empty_cache", "ipc_collect"), nothing),
+        **dict.fromkeys(("init", "_lazy_init", "ipc_collect"), nothing),
         **dict.fromkeys(("seed", "seed_all"), nothing),
         **dict.fromkeys(("manual_seed", "manual_seed_all"), manual_seed),
         **dict.fromkeys(("_set_rng_state_offset", "set_rng_state_all"), nothing),
@@ -230,7 +238,7 @@ def _high_level(
         ),
         "is_tf32_supported": lambda: has_short_floats(properties.capability),
         "mem_get_info": lambda device=None: (
-            max(properties.memory - memory.allocated, 0),
+            max(properties.memory - memory.allocator.reserved, 0),
             properties.memory,
         ),
         "Stream": streams.Stream,

@@ -102,7 +102,7 @@ def script_job(
     for place, (recording, times) in enumerate(zip(recordings, durations, strict=True)):
         writer = ProgramWriter(*books)
         seconds = (times.seconds * factor).tolist()
-        rank = _Rank(recording, writer, seconds, costs, _lanes(recording), host or HostCosts())
+        rank = _Rank(recording, writer, seconds, costs, lanes_of(recording), host or HostCosts())
         iterations = iterations_of(recording)[:count]
         played = [iterations[-1], *iterations, *[iterations[-1]] * _REPEATED]
         ends.append(np.array([rank.play(iteration) for iteration in played], dtype=np.int64))
@@ -202,7 +202,7 @@ def groups_like(members: Sequence[int], world: int) -> Ints | None:
     return np.array(rows, dtype=np.int64)
 
 
-def _lanes(recording: Recording) -> dict[str, str]:
+def lanes_of(recording: Recording) -> dict[str, str]:
     """Return the lane of each group's collectives.
 
     That which slows computing down is of the group with most ranks, of equal ones that which moves

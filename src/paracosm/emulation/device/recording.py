@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -35,7 +35,7 @@ FILE = "device.parquet"
 REQUESTS = (
     *("op", "copy", "collective", "wait", "record event", "wait for event"),
     *("synchronize stream", "synchronize event", "synchronize device", "step"),
-    *("graph", "step of preparation"),
+    *("graph", "step of preparation", "release memory"),
 )
 """Kinds of request.
 
@@ -44,8 +44,10 @@ graph: the host does no more for as many requests after it as its number says.
 """
 
 OP, COPY, COLLECTIVE, WAIT, RECORD, WAIT_EVENT = range(6)
-STREAM, EVENT, DEVICE, STEP, GRAPH, PREPARED = range(6, len(REQUESTS))
-Row = tuple[int, int, int, int, int]  # kind, code, stream, phase, number
+STREAM, EVENT, DEVICE, STEP, GRAPH, PREPARED, RELEASE = range(6, len(REQUESTS))
+Row = tuple[int, int, int, int, int, int, int]
+"""kind, code, stream, phase, number, module, again"""
+
 HOST = -1
 """The stream of what the host waits for, or of a collective of tensors of the host."""
 
@@ -81,6 +83,10 @@ class Storages:
     last: Ints  # m rows: the request after which it is free; n where it outlives them all
     kind: Codes  # m indices into `MEMORY`
     stream: Codes  # m streams on which it was allocated
+    module: Codes  # m indices into `Recording.modules`, of that which made it; -1 of none
+    handed_to: Codes  # m indices into `Recording.modules`: the block of the model that is given
+    # it, else the one that returns it; -1 of what passes between no blocks
+    read: Ints  # m rows: the last request that reads or writes it
 
     def __len__(self) -> int:
         return len(self.size)
@@ -129,6 +135,8 @@ class Recording:
     # n numbers of the collective or event that is made, or waited for; how many requests a graph
     # has; else -1
     number: Ints
+    module: Codes  # n indices into `modules`, of that which is under way; -1 of none
+    again: Codes  # n: 1 in a forward pass that is computed again in the backward pass, else 0
     storages: Storages  # the memory that tensors hold, in the order of allocation
     assumed: tuple[Assumption, ...] = ()
     assumptions: tuple[str, ...] = ()  # what it was told to assume, by `--assume`
@@ -137,6 +145,9 @@ class Recording:
     sharing: int = 1  # ranks that look up the same tokens, as those of tensor parallelism do
     context: Context | None = None  # of a CPU
     asks_capability: bool = False  # whether the script asked for the device's compute capability
+    modules: tuple[str, ...] = ()  # fully qualified names
+    allocator: str = ""  # settings of PyTorch's, "expandable_segments:True"
+    batch: int = 0  # the first dimension of what the model is given; 0 where that is not known
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -182,6 +193,9 @@ class Recording:
             "sharing": self.sharing,
             "context": None if self.context is None else asdict(self.context),
             "asks_capability": self.asks_capability,
+            "modules": list(self.modules),
+            "allocator": self.allocator,
+            "batch": self.batch,
         }
         metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
@@ -195,21 +209,25 @@ class Recording:
             parquet.write_table(table, unfinished)
 
 
-VERSION = 1
+VERSION = 2
 """Of the format; raised when a reader of the old one would misread the new one."""
 
 _VERSION = "paracosm_recording"
-_COLUMNS = ("kind", "code", "stream", "phase", "number")
+_COLUMNS = ("kind", "code", "stream", "phase", "number", "module", "again")
 _TYPES: Mapping[str, type] = dict.fromkeys(_COLUMNS, np.int32) | {"number": np.int64}
 _OF_STORAGES = {
     "allocates": "size",
     "freed_after": "last",
     "memory": "kind",
     "memory_stream": "stream",
+    "memory_module": "module",
+    "memory_handed_to": "handed_to",
+    "memory_read": "read",
 }
 _STORAGE_TYPES: Mapping[str, type] = {
     **dict.fromkeys(("size", "first", "last"), np.int64),
-    **dict.fromkeys(("kind", "stream"), np.int32),
+    **dict.fromkeys(("kind", "stream", "module", "handed_to"), np.int32),
+    "read": np.int64,
 }
 
 
@@ -245,7 +263,9 @@ def load_recording(path: Path) -> Recording:
             sharing=int(about.get("sharing", 1)),
             context=_context(about.get("context")),
             asks_capability=bool(about.get("asks_capability", True)),
+            modules=tuple(about["modules"]),
             **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
+            **{name: about[name] for name in ("allocator", "batch")},
             **columns,
         )
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -284,6 +304,13 @@ def _check(recording: Recording, path: Path) -> None:
         "op": (recording.code[of_ops], len(recording.ops)),
         "collective": (recording.code[calls], len(recording.calls)),
         "kind of memory": (recording.storages.kind, len(MEMORY)),
+        "module": (
+            np.concatenate(
+                [recording.module, recording.storages.module, recording.storages.handed_to]
+            )
+            + 1,
+            len(recording.modules) + 1,
+        ),
     }
     for name, (codes, count) in limits.items():
         if len(codes) and not (codes.min() >= 0 and codes.max() < count):
@@ -334,6 +361,10 @@ class RecordingWriter:
     is_finished: bool = False  # whether enough was seen: what comes then is not recorded
     clock: Clock | None = None  # that goes with the requests
     pending: Callable[[], None] | None = None  # records what is not yet complete
+    place: Callable[[], tuple[int, int]] = lambda: (-1, 0)  # `module` and `again` of a request
+    modules: Iterable[str] = ()
+    allocator: str = ""
+    batch: int = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -356,23 +387,27 @@ class RecordingWriter:
         code: int = -1,
         phase: int = PHASES.index("other"),
         number: int = -1,
+        place: tuple[int, int] | None = None,
     ) -> None:
         """Take a request; the arguments are those of `Recording`."""
         self.flush()
         self._graph = None
-        self._add((kind, code, stream, phase, number))
+        self._add((kind, code, stream, phase, number, *(place or self.place())))
 
-    def add_to_graph(self, key: Any, kind: int, stream: int, *, code: int, phase: int) -> None:
+    def add_to_graph(
+        self, key: Any, kind: int, stream: int, *, code: int, phase: int, place: tuple[int, int]
+    ) -> None:
         """Take an op or a copy of a CUDA graph that is told from others by its key."""
         self.flush()
         if self._graph is None or self._graph[0] != key:
-            self._add((GRAPH, -1, stream, phase, 0))
+            self._add((GRAPH, -1, stream, phase, 0, *place))
             self._graph = key, len(self) - 1
         if self.captured is None and not self.is_finished:
-            *launch, count = self._rows[self._graph[1]]
-            self._rows[self._graph[1]] = (*launch, count + 1)  # type: ignore[assignment]
+            *launch, count, module, again = self._rows[self._graph[1]]
+            row: Any = (*launch, count + 1, module, again)
+            self._rows[self._graph[1]] = row
         self._left = 1
-        self._add((kind, code, stream, phase, -1))
+        self._add((kind, code, stream, phase, -1, *place))
 
     def restart(self) -> None:
         """Let the iterations so far be preparation."""
@@ -385,7 +420,7 @@ class RecordingWriter:
         if self.captured is not None:
             self.captured.append(row)
             return
-        kind, code, stream, phase, number = row
+        kind, code, stream, phase, number, *_ = row
         self._rows.append(row)
         self.steps += kind == STEP
         in_graph = self._left > 0
@@ -412,8 +447,8 @@ class RecordingWriter:
         if not self.is_finished:
             self._assumed[text, site] = self._assumed.get((text, site), 0) + 1
 
-    def recording(self, storages: Sequence[tuple[int, int, int, int, int]]) -> Recording:
-        """Return all requests; storages are the columns of `Storages`, a row each."""
+    def recording(self, storages: Sequence[tuple[int, ...]]) -> Recording:
+        """Return all requests; storages have the columns of `Storages`, a row each."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(_COLUMNS)
         arrays: dict[str, Any] = {
             name: np.array(values, dtype=_TYPES[name])
@@ -442,6 +477,9 @@ class RecordingWriter:
             sharing=self.sharing,
             context=self.context,
             asks_capability=self.asks_capability,
+            modules=tuple(self.modules),
+            allocator=self.allocator,
+            batch=self.batch,
             **arrays,
         )
 

@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.modules import Modules
 from paracosm.emulation.device.recording import RecordingWriter
 from paracosm.emulation.device.step_graph import StepGraph
 from paracosm.emulation.device.streams import Streams
@@ -37,6 +38,7 @@ class Device:
     streams: Streams
     memory: DeviceMemory
     values: Values
+    modules: Modules
     graph: StepGraph | None = None  # of an iteration, where one is wanted
     kind: str = "cuda"  # or "cpu", where host and device are one
     surroundings: Surroundings | None = None  # of ops on a CPU
@@ -50,3 +52,17 @@ class Device:
         if self.in_optimizer:
             return OPTIMIZER
         return BACKWARD if _backward_task() != -1 else FORWARD
+
+    @property
+    def kind_of_memory(self) -> str:
+        """What tensors that are made now are for, as far as that is known."""
+        if self.in_optimizer:
+            return "optimizer"
+        is_temporary = _backward_task() != -1 and not self.modules.under_way
+        return "temporary" if is_temporary else "activations"
+
+    def place(self) -> tuple[int, int]:
+        """Return the module of a request, and 1 where its forward pass is computed again."""
+        modules = self.modules
+        again = modules.under_way and _backward_task() != -1
+        return modules.current, int(again)

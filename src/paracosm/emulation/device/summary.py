@@ -13,9 +13,10 @@ from paracosm.cluster.changes import WORTH_FASTER_LINKS, parse_change, with_twic
 from paracosm.emulation.device.batch import batch_of
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.durations import HOST_LINK, DeviceDurations, device_durations
-from paracosm.emulation.device.memory_model import memory_use
+from paracosm.emulation.device.memory_model import MemoryUse, memory_use
+from paracosm.emulation.device.memory_savings import savings
 from paracosm.emulation.device.part_changes import check_collectives, with_changed_parts
-from paracosm.emulation.device.program import HostCosts, ScriptJob, script_job
+from paracosm.emulation.device.program import CollectiveCosts, HostCosts, ScriptJob, script_job
 from paracosm.emulation.device.recording import (
     COLLECTIVE,
     COPY,
@@ -172,9 +173,10 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
     )
     time = whole.iteration_time
     waits = sum(breakdown[part] for part in _WAITS)
-    uses = [memory_use(each) for each in whole.recordings]
-    use = max(uses, key=lambda each: each.total)
     capacity = int(config.device.device.memory)
+    uses = [memory_use(each, capacity) for each in whole.recordings]
+    fullest = max(range(len(uses)), key=lambda place: uses[place].total)
+    use = uses[fullest]
     computing = iteration.code[iteration.kind == OP]
     flops = np.array([op.flops for op in recording.ops], dtype=np.int64)
     batch, price = _batch(config, whole.recordings), config.price
@@ -203,7 +205,10 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             reserved=use.reserved,
             overhead=use.overhead,
             capacity=capacity,
-            verdict=use.verdict(capacity),
+            verdict=use.verdict,
+            modules=[asdict(each) for each in use.modules],
+            retries=use.retries,
+            savings=_savings(config, whole, fullest, use),
         ),
         assumed=[asdict(each) for each in recording.assumed],
         durations=_origins(config, recording, durations, use.overhead) | _batch_origin(batch),
@@ -235,6 +240,24 @@ def _batch_origin(batch: ScriptBatch | None) -> dict[str, str]:
         "--batch-tokens 4e6, of all ranks"
     )
     return {"batch": unknown if batch is None else batch.origin}
+
+
+def _savings(
+    config: DeviceEmulateConfig, whole: Played, place: int, use: MemoryUse
+) -> list[Mapping[str, Any]]:
+    """Return what to change where memory is short."""
+    if use.verdict == "fits":
+        return []
+    recording, costs = (
+        whole.recordings[place],
+        CollectiveCosts(config.resolve_cluster(), config.algorithm, config.of_collectives),
+    )
+
+    def seconds_of(call: Call) -> float:
+        return costs.of(call, recording.groups[call.group], recording.rank)
+
+    found = savings(recording, use, whole.durations[place].seconds, seconds_of)
+    return [asdict(each) for each in found]
 
 
 def failed_summary(config: DeviceEmulateConfig, recorded: Recorded) -> ScriptSummary:

@@ -23,7 +23,7 @@ from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollecti
 from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.dynamic_shapes import worked_out
 from paracosm.emulation.device.recording import COPY, OP, STREAM
-from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
+from paracosm.emulation.device.state import OPTIMIZER, Device
 from paracosm.emulation.device.values import FROM_HOST
 from paracosm.graphs.capture.calls import (
     effects_of,
@@ -205,7 +205,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 made = (output, sums)
                 result = (output, sums, query.new_empty(0, dtype=torch.float32))
         for tensor in made:
-            device.memory.see(tensor, _MEMORY[device.phase])
+            device.memory.see(tensor, device.kind_of_memory)
         read = sum(each.numel() * each.element_size() for each in (query, key, value))
         written = sum(each.numel() * each.element_size() for each in made)
         arguments = encode_arguments(
@@ -270,21 +270,23 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if len(mutated) < len(effects.mutated):
             self.values.assume(_KEPT)
         if not kind.is_view:
-            phase = self.phase
             for output in outputs:
                 if output.fake_device.type == self._device.kind:
-                    self.memory.see(output, _MEMORY[phase])
+                    self.memory.see(output, self._device.kind_of_memory)
         if str(func.overloadpacket) in _OF_SCALER:
             self.values.assume_no_overflow()
         self.values.follow(func, args, kwargs, outputs, mutated)
         self._surround(kind, effects)
         graph = self._device.graph
+        inputs = [each for each in effects.inputs if isinstance(each, FakeTensor)]
+        is_compiled = self._compiled.is_used and self._compiled.is_inside()
+        if not kind.is_view:
+            self.memory.read([*inputs, *outputs, *mutated], is_compiled)
         if kind.code < 0:
             if graph is not None and kind.is_view:
                 graph.see(effects.inputs, effects.outputs)
             return result
-        inputs = [each for each in effects.inputs if isinstance(each, FakeTensor)]
-        if self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
+        if is_compiled and self._compiled.take(func, inputs, [*outputs, *mutated], self.phase):
             if graph is not None:
                 graph.add_to_chain(self.phase, inputs, effects.mutated + effects.fresh)
             return result
@@ -330,12 +332,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _NOT_MOVED = object()
 _KEPT = "updates of host tensors left out"
-_MEMORY = {
-    FORWARD: "activations",
-    BACKWARD: "temporary",
-    OPTIMIZER: "optimizer",
-    OTHER: "activations",
-}
 _OF_SCALER = frozenset({"aten._amp_foreach_non_finite_check_and_unscale_"})
 _PLAIN = (Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer)
 

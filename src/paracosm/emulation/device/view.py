@@ -40,11 +40,24 @@ def sentence(summary: ScriptSummary) -> str:
         f"Memory: {format_size(memory.allocated)} allocated, about {reserved} reserved of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
+    advice = " ".join(f"{_upper(_saving(each))}." for each in memory.savings)
     recorded = ""
     if summary.recording is not None:
         seconds = format_duration(summary.recording["seconds"])
         recorded = f"Recorded in {seconds} here; nothing was computed."
-    return " ".join(filter(None, [f"{takes}.", _limits(summary), holds, recorded]))
+    return " ".join(filter(None, [f"{takes}.", _limits(summary), holds, advice, recorded]))
+
+
+def _saving(saving: Mapping[str, Any]) -> str:
+    """Return what a change frees and costs: "sharding over 16 ranks frees 8 GB: then it fits"."""
+    seconds, verdict = saving["seconds"], saving["verdict"]
+    cost = f" and takes {format_duration(seconds)} more an iteration" if seconds else ""
+    then = {"tight": "then it is tight", "fits": "then it fits"}.get(verdict, "which is too little")
+    return f"{saving['change']} frees {format_size(saving['freed'])}{cost}: {then}"
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def rate_text(summary: Mapping[str, Any]) -> str | None:
@@ -151,6 +164,27 @@ def _tables(summary: Any) -> list[Table]:
             {"for": lambda row: row[0], "bytes": lambda row: format_size(row[1])},
         ),
         table(
+            "Modules that hold most then",
+            memory["modules"] if memory else [],
+            {
+                "module": lambda row: row["name"],
+                "count": lambda row: f"{row['count']:,}",
+                "parameters and their state": lambda row: _bytes(row["state"]),
+                "activations and the rest": lambda row: _bytes(row["rest"]),
+                "share": lambda row: percent((row["state"] + row["rest"]) / memory["allocated"]),
+            },
+        ),
+        table(
+            "With less memory",
+            memory["savings"] if memory else [],
+            {
+                "change": lambda row: row["change"],
+                "frees": lambda row: format_size(row["freed"]),
+                "takes longer": lambda row: _seconds(row["seconds"]),
+                "memory then": lambda row: row["verdict"],
+            },
+        ),
+        table(
             "Values that were assumed",
             summary["assumed"],
             {
@@ -161,6 +195,14 @@ def _tables(summary: Any) -> list[Table]:
         ),
     ]
     return [each for each in found if each.rows]
+
+
+def _bytes(size: int) -> str | None:
+    return format_size(size) if size else None
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else format_duration(seconds)
 
 
 def _remarks(summary: Any) -> dict[str, str | None]:
