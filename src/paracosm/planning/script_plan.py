@@ -280,10 +280,9 @@ def _summary(
         durations={
             "scripts": "recorded: nothing was computed",
             "durations of ops": "modelled: datasheets and measured efficiencies",
-            **{
-                f"peaks and memory of {name}": find_hardware(name).device.source
-                for name in config.hardware
-            },
+            "peaks and memory": "; ".join(
+                dict.fromkeys(find_hardware(name).device.source for name in config.hardware)
+            ),
             **({} if batch is None else {"batch": batch.origin}),
         },
     )
