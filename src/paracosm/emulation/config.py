@@ -400,6 +400,7 @@ class RecordedDevice:
     messages: Path  # folder of what ranks that were recorded before have sent
     arguments: dict[str, Any]  # of the run
     graph: Path | None = None  # file for the graph of an iteration, where that is wanted
+    is_host: bool = False  # whether it is a CPU, on which a script is one process without ranks
 
 
 @dataclass(frozen=True)
@@ -414,7 +415,7 @@ class Setting:
     def environment(self) -> dict[str, str]:
         """Return the variables that pass this on and, as torchrun does, identify a real rank."""
         variables = {VARIABLE: self.as_json()}
-        if self.rank < 0:
+        if self.rank < 0 or (self.device is not None and self.device.is_host):
             return variables
         local, world = self.config.ranks_per_machine, self.config.world
         numbers = {

@@ -96,6 +96,12 @@ def environment_of(path: Path, hardware: Hardware, *, strict: bool = False) -> E
             f"{path}: no timings of {hardware.device.title}: it has those of "
             f"{_environment_list([each for each, _ in held], None)}"
         )
+    if strict and len(named) > 1:
+        raise InputError(
+            f"{path}: timings of {hardware.device.title} in several environments: "
+            f"{_environment_list([each for each, _ in named], None)}: time the ops of one into a "
+            "database of their own"
+        )
     return choose_environment(named or held, None, "", str(path))
 
 
@@ -304,11 +310,11 @@ def _has_work(op: Op, types: Collection[str]) -> bool:
     return op.name in types and bool(shapes_of(op.arguments))
 
 
-def work_of(op: Op) -> tuple[str, str]:
+def work_of(op: Op) -> tuple[str, str, int]:
     """Return what an op does, whatever the factors in it: an optimizer's change with every step."""
     if _BY_NUMBER.search(op.name):
-        return _key(op)
-    return op.name, _NUMBER.sub("1.0", op.arguments)
+        return op.name, op.arguments, op.bytes_written
+    return op.name, _NUMBER.sub("1.0", op.arguments), op.bytes_written
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")

@@ -113,9 +113,9 @@ def recorded_graph(recordings: Sequence[Recording]) -> Graph:
 
     Ops that do the same work are one, whatever factors they multiply by.
     """
-    ops: dict[tuple[str, str], Op] = {}
+    ops: dict[tuple[str, str, int], Op] = {}
     codes, phases = [], []
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str, int], int] = {}
     for recording in recordings:
         rows = iterations_of(recording)[-1]
         rows = rows.rows(rows.kind == OP)

@@ -66,7 +66,7 @@ def prepare_device(
         InputError: this PyTorch cannot be told of a device that is not there.
     """
     arguments = DeviceEmulateConfig.model_validate(device.arguments)
-    kind = "cuda" if arguments.device.device.kind == "gpu" else "cpu"
+    kind = "cpu" if device.is_host else "cuda"
     if kind == "cuda":
         install_guard(setting.config.ranks_per_machine)
     why = f"nothing is computed on {device.name}, which is not there"

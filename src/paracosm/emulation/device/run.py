@@ -159,6 +159,7 @@ class _Recorder:
                 name=hardware.name,
                 title=hardware.device.driver_name,
                 capability=hardware.device.compute_capability,
+                is_host=hardware.device.kind == "cpu",
                 memory=int(hardware.device.memory),
                 iterations=config.iterations,
                 arguments=config.model_dump(

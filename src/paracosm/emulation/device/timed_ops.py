@@ -84,7 +84,7 @@ def timed_ops(recording: Recording, graph: Graph, hardware: Hardware, path: Path
     return TimedOps(environment, durations, found.common, host)
 
 
-def exact_seconds(hardware: Hardware, path: Path) -> dict[tuple[str, str], float]:
+def exact_seconds(hardware: Hardware, path: Path) -> dict[tuple[str, str, int], float]:
     """Return the seconds of every op that was timed on this hardware, by its work."""
     from paracosm.profiling.database import ProfileDatabase
 

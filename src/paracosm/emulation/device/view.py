@@ -61,11 +61,12 @@ def _upper(text: str) -> str:
 
 
 def rate_text(summary: Mapping[str, Any]) -> str | None:
-    """Return "5,770 tokens/s a GPU"."""
+    """Return "5,770 tokens/s a GPU", of a single one "5,770 tokens/s"."""
     if (batch := summary.get("batch")) is None or not summary["throughput"]:
         return None
     rate = summary["throughput"] / summary["world_size"]
-    return f"{f'{rate:,.0f}' if rate >= 99.5 else f'{rate:.3g}'} {batch['unit']}/s a GPU"
+    each = " a GPU" if summary["world_size"] > 1 else ""
+    return f"{f'{rate:,.0f}' if rate >= 99.5 else f'{rate:.3g}'} {batch['unit']}/s{each}"
 
 
 def price_text(summary: Mapping[str, Any]) -> str | None:
