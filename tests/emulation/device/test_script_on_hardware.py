@@ -153,6 +153,16 @@ def test_a_script_that_never_steps_is_said(
             "torch.ones(3, device='cuda').data_ptr()",
             "the address of a tensor, as a kernel of your own or Triton's takes it, at script.py:2",
         ),
+        (
+            "h100-sxm",
+            "torch.nn.Linear(1 << 24, 1 << 20)",
+            "a tensor of 70.37 TB on the host, after 0 B in large tensors, where",
+        ),
+        (
+            "h100-sxm",
+            "raise ValueError('world size 1 is not divisible by 2')",
+            "ended with exit code 1: ValueError: world size 1 is not divisible by 2",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_with_its_line(

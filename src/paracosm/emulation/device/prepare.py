@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from paracosm.emulation.device.cuda_graphs import have_cuda_graphs
 from paracosm.emulation.device.durations import OpSeconds
 from paracosm.emulation.device.guard import install_guard
 from paracosm.emulation.device.host_device import make_parameters_fake
+from paracosm.emulation.device.host_memory import ADVICE, HostMemory
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.modules import Modules
@@ -108,6 +110,10 @@ def prepare_device(
     def save() -> None:
         if os.getpid() == process and not writer.is_finished:
             writer.is_finished, writer.batch = True, modules.batch
+            error = getattr(sys, "last_value", None)
+            if error is not None and not isinstance(error, NotImplementedError):
+                first, *_ = str(error).splitlines() or [""]
+                recorder.append(Note(setting.rank, True, f"{type(error).__name__}: {first}"))
             writer.recording(list(memory.storages())).save(device.recording)
             runtime.messages.save()
 
@@ -126,6 +132,8 @@ def prepare_device(
     compiled = CompiledRegions(state)
     compiled.install()
     tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled)
+    if kind == "cuda":
+        tracer.on_host = HostMemory(refuser(recorder, setting.rank, ADVICE)).before
 
     def copied(tensor: torch.Tensor) -> None:
         if kind == "cuda":

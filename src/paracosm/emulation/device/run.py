@@ -178,19 +178,27 @@ class _Recorder:
             if len(recording.steps) >= config.iterations:
                 recorded.exit_code = 0  # however a script ends that was ended in its midst
             elif ended.exit_code:
-                recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
+                recorded.failure = self._failed(where, ended.exit_code)
             return
         if awaited_rank(messages, rank) is not None:
             return
         if ended.interrupted:
             recorded.failure = f"interrupted{where} before an iteration ended"
         elif ended.exit_code:
-            recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
+            recorded.failure = self._failed(where, ended.exit_code)
         else:
             recorded.failure = (
                 f"the script ended{where} before any optimizer's step, by which iterations are "
                 "told apart"
             )
+
+    def _failed(self, where: str, exit_code: int) -> str:
+        """Return how a script has failed, with its own message, or ours of what it asked for."""
+        notes = self._recorded.notes
+        said = ""
+        if notes and notes[-1].grave:
+            said = f": {notes.pop().text}"
+        return f"the script ended{where} with exit code {exit_code}{said}"
 
     def _news(self, records: list[Record]) -> None:
         for record in records:

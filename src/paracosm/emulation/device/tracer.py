@@ -7,7 +7,7 @@ argument, or that makes a tensor on the device, is worked out by the fake mode a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -65,6 +65,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.fake = device.fake
         self.writer, self.streams = device.writer, device.streams
         self.memory, self.values = device.memory, device.values
+        self.on_host: Callable[[Any, Any, Any], None] = lambda func, args, kwargs: None
         self._kinds: dict[tuple[Any, str], _Kind] = {}
         self._composite: dict[Any, bool] = {}
 
@@ -235,6 +236,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _run_on_host(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an op on tensors of the host, which is recorded where that is the device."""
         if self._device.kind != "cpu" or func.namespace != "aten":
+            self.on_host(func, args, kwargs)
             return func(*args, **kwargs)
         arguments = encode_call(func, args, kwargs, "cpu")
         result = func(*args, **kwargs)

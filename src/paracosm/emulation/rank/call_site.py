@@ -44,6 +44,16 @@ def is_inside(path: str) -> bool:
     return not name
 
 
+def line_of_script() -> str:
+    """Return "train.py:42" of the innermost frame of the script itself; "" if none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "__main__":
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
 def _name(path: str) -> str:
     if path.startswith(("<", *_INSIDE)):
         return ""

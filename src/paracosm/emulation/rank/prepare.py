@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import socket
+import sys
 from collections.abc import Callable
 from functools import cache
 from math import inf
@@ -170,7 +171,8 @@ class _End:
     def _end(self) -> None:
         if os.getpid() != self._process:
             return
-        if self._never:
+        has_failed = self._setting.device is not None and hasattr(sys, "last_value")
+        if self._never and not has_failed:  # its own error says more
             self._recorder.append(Note(self._setting.rank, True, self._never))
         self._recorder.close()
         wait_for_gloo()  # the interpreter ends next
