@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from script_runs import ON_H100, SCRIPTS, emulate, moved
+from script_runs import ON_H100, SCRIPTS, emulate, moved, products
 
+from paracosm.cli.app import main
+from paracosm.emulation.device import waiting
 from paracosm.emulation.device.assumptions import (
     Assumptions,
     assumed_in_words,
@@ -16,9 +18,11 @@ from paracosm.emulation.device.assumptions import (
     without_effect,
 )
 from paracosm.emulation.device.choices import spread
-from paracosm.emulation.device.recording import load_recording
+from paracosm.emulation.device.op_costs import check_effect, cost_of, parse_cost
+from paracosm.emulation.device.recording import STEP, RecordingWriter, load_recording
 from paracosm.emulation.device.waiting import _conditions
 from paracosm.errors import InputError
+from paracosm.graphs.graph import Op
 
 
 @pytest.mark.parametrize(
@@ -148,3 +152,133 @@ def test_what_is_known_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert counts["checks of numbers without overflow or NaN"] == 3
     assert counts["predicted classes spread evenly"] == 1
     assert counts["numbers of 1"] == 1
+
+
+LOOPS = {
+    "condition": "while not reads.assume('losses of 1'): pass",
+    "assigned": "value = 1\nwhile value:\n    value = reads.assume('losses of 1') or 1",
+    "function": "def done():\n    return reads.assume('losses of 1')\nwhile not done(): pass",
+    "break": "while True:\n    if reads.assume('losses of 1'):\n        break",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_that_waits_for_what_is_assumed_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some seconds, however much it does between two reads; and not before."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1.0
+        return now[0]
+
+    monkeypatch.setattr(waiting.time, "monotonic", clock)
+    path = tmp_path / "train.py"
+    path.write_text(LOOPS[name])
+    writer = RecordingWriter(0, 1, "h100-sxm")
+    reads = waiting.Reads(writer, lambda what: RuntimeError(what))
+    with pytest.raises(RuntimeError, match="a loop that waits until a value changes"):
+        exec(compile(path.read_text(), str(path), "exec"), {"reads": reads})
+    (assumed,) = writer.recording([]).assumed
+    line = next(n for n, text in enumerate(LOOPS[name].splitlines(), 1) if "reads" in text)
+    assert assumed.site == f"train.py:{line}"
+    assert 20 <= assumed.count <= 24
+
+
+def test_a_loop_over_experts_reads_as_often_as_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MOST_READS", 10)
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    path = tmp_path / "train.py"
+    path.write_text("for _ in range(30):\n    reads.assume('expert splits balanced')\n")
+    writer = RecordingWriter(0, 1, "h100-sxm")
+    reads = waiting.Reads(writer, lambda what: RuntimeError(what))
+    exec(compile(path.read_text(), str(path), "exec"), {"reads": reads})
+    path = tmp_path / "step.py"
+    path.write_text("while not reads.assume('losses of 1'):\n    writer.add(STEP, 0)\n    step()\n")
+    left = iter(range(30))
+
+    def step() -> None:
+        if next(left, None) is None:
+            raise StopIteration
+
+    with pytest.raises(StopIteration):  # the end of each iteration is progress
+        exec(
+            compile(path.read_text(), str(path), "exec"),
+            {"reads": reads, "writer": writer, "STEP": STEP, "step": step},
+        )
+
+
+def test_durations_of_ops_are_read() -> None:
+    texts = ("my_op: 120us", "mine::my_op: 1ms", "mine::other: 0s")
+    costs = [parse_cost(text) for text in texts]
+    assert tuple(map(str, costs)) == texts
+    assert parse_cost("mine.my_op: 1 ms") == costs[1]
+    assert cost_of("custom.mine::my_op", costs) == 1e-3  # the last one
+    assert cost_of("custom.yours::my_op", costs) == 120e-6
+    assert cost_of("custom.yours::other", costs) is None
+    with pytest.raises(InputError, match='cost "my_op: 120": "120" has no unit'):
+        parse_cost("my_op: 120")
+    with pytest.raises(InputError, match="write NAME: DURATION"):
+        parse_cost("my_op")
+    with pytest.raises(InputError, match="no such op; it calls mine::my_op"):
+        check_effect([Op("custom.mine::my_op", "", 0, 0, 0)], [parse_cost("my_opp: 1 us")])
+
+
+@pytest.mark.slow
+def test_an_op_of_the_script_takes_what_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two custom ops, one is opaque; the other is a sine and a product, which are recorded."""
+    folder, script = tmp_path / "run", SCRIPTS / "own_ops.py"
+    command = ["emulate", *ON_H100, "--world-size", "1"]
+    assert main([*command, str(script)]) == 1
+    told = capsys.readouterr().out.replace("\n", " ")
+    assert 'the custom op mine::opaque (say how long it takes: --cost "opaque: 120 us")' in told
+    given = ("--cost", "opaque: 3 ms", "--out", folder)
+    found = emulate(capsys, *ON_H100, *given, "--world-size", 1, script)
+    assert found["by_class"]["custom"] == 3e-3
+    assert found["durations"]["opaque"] == "given: 3 ms a call"
+    recording = load_recording(folder / "device.parquet")
+    names = [op.name for op in recording.ops]
+    assert names.count("custom.mine::opaque") == 1
+    assert {"aten.sin.default", "aten.mm.default"} <= set(names)
+    # A recording answers for another duration at once.
+    longer = emulate(capsys, folder, "--cost", "opaque: 5 ms")
+    assert "recording" not in longer
+    assert longer["iteration_time"] - found["iteration_time"] == pytest.approx(2e-3, rel=1e-6)
+    assert main(["emulate", str(folder), "--cost", "opaqe: 5 ms"]) == 1
+    assert "no such op; it calls mine::opaque" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.slow
+def test_another_assumption_is_recorded_anew(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, script = tmp_path / "run", tmp_path / "masked.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(100, 1).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(10):\n"
+        "    x = torch.randn(40, 100, device='cuda')\n"
+        "    model(x[x[:, 0] > 0]).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    emulate(capfd, *ON_H100, "--world-size", 1, "--out", folder, script)
+    whole = load_recording(folder / "device.parquet")
+    other = tmp_path / "other"
+    found = emulate(capfd, folder, "--assume", "masks: density 0.25", "--out", other)
+    assert "recording" in found
+    assert [each["text"] for each in found["assumed"]] == ["masks of density 0.25"]
+    quarter = load_recording(other / "device.parquet")
+    assert products(whole) == 4 * products(quarter)
+    assert products(quarter) == 2 * (2 * 10 * 100)  # forward, and backward for the weight
+    script.unlink()
+    assert main(["emulate", str(folder), "--assume", "masks: density 0.5"]) == 2
+    told = capfd.readouterr().err
+    assert "recorded with nothing assumed, not masks: density 0.5" in told
+    assert told.count("\n") == 1
+    assert main(["emulate", str(other), "--assume", "experts: zipf(1)"]) == 2

@@ -16,6 +16,7 @@ from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.link import Hierarchical, Packets
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig, first_rank, is_module
 from paracosm.emulation.device.assumptions import AssumptionField
+from paracosm.emulation.device.op_costs import OpCosts
 from paracosm.emulation.device.recording import FILE
 from paracosm.errors import InputError
 from paracosm.price import DevicePrice
@@ -91,6 +92,11 @@ class DeviceEmulateConfig(ClusterFields):
         description='what holds of values that nobody computes: "experts: zipf(1.2)", a routing as '
         'predict has it (they are balanced), "masks: density 0.5" (all true); may be given several '
         "times",
+    )
+    cost: OpCosts = Field(
+        (),
+        description="duration of a custom op or a Triton kernel of the script, which nobody else "
+        'knows: "my_op: 120 us"; may be given several times',
     )
     slowdown: float | None = Field(
         None,

@@ -12,6 +12,7 @@ import numpy as np
 
 from paracosm.arrays import Codes, Floats
 from paracosm.cluster.hardware import Hardware, load_efficiencies
+from paracosm.emulation.device.op_costs import CUSTOM, OpCost, given_seconds
 from paracosm.emulation.device.recording import COPY, OP, Recording, iterations_of
 from paracosm.emulation.device.timed_ops import TimedOps, exact_seconds, timed_ops
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages
@@ -42,16 +43,21 @@ class DeviceDurations:
 
 
 def device_durations(
-    recording: Recording, hardware: Hardware, database: Path | None = None
+    recording: Recording,
+    hardware: Hardware,
+    database: Path | None = None,
+    costs: Sequence[OpCost] = (),
 ) -> DeviceDurations:
     """Return how long the ops of a recording take.
 
+    Those of the script's own take what `costs` says.
     Ops that were timed on the device take that, and those of the same types what follows from it;
     others what datasheets and measured efficiencies say. The interval takes ops of one class to err
     together, and classes apart from one another; the device's own error is common to all.
 
     Raises:
-        InputError: the device has no peak for the numbers of an op; the database cannot be used.
+        InputError: the device has no peak for the numbers of an op; the database cannot be used;
+            nobody knows how long an op of the script's own takes.
     """
     rows = recording.rows(recording.kind == OP)
     timed: TimedOps | None = None
@@ -74,6 +80,10 @@ def device_durations(
     for code in np.unique(recording.code[recording.kind == COPY]).tolist():
         seconds[code] = COPY_LATENCY + recording.ops[code].bytes_written / HOST_LINK
         estimates[code], classes[code] = None, "copy"
+    for code, op in enumerate(recording.ops):
+        if op.name.startswith(CUSTOM):
+            seconds[code] = given_seconds(op.name, costs)
+            estimates[code], classes[code] = None, "custom"
     iteration = iterations_of(recording)[-1] if len(recording.steps) else recording
     counts = np.bincount(
         iteration.code[(iteration.kind == OP) | (iteration.kind == COPY)],
@@ -85,9 +95,11 @@ def device_durations(
     below: dict[str, float] = {}
     above: dict[str, float] = {}
     for code, estimate in enumerate(estimates):
+        share = float(time[code]) / total if total else 0.0
+        if classes[code] == "custom" and share:
+            sources["given"] = sources.get("given", 0.0) + share
         if estimate is None or not total or not estimate.duration:
             continue
-        share = float(time[code]) / total
         sources[estimate.source] = sources.get(estimate.source, 0.0) + share
         kind = classes[code]
         below[kind] = below.get(kind, 0.0) + share * (1 - estimate.low / estimate.duration)
@@ -132,14 +144,18 @@ def recorded_graph(recordings: Sequence[Recording]) -> Graph:
 class OpSeconds:
     """How long one op takes at a time: as it was timed, or by the datasheet."""
 
-    def __init__(self, hardware: Hardware, database: Path | None) -> None:
-        self._hardware = hardware
+    def __init__(
+        self, hardware: Hardware, database: Path | None, costs: Sequence[OpCost] = ()
+    ) -> None:
+        self._hardware, self._costs = hardware, costs
         self._timed = {} if database is None else exact_seconds(hardware, database)
 
     def __call__(self, op: Op, phase: int, is_copy: bool) -> float:
         """Return the seconds of an op in a phase, an index into `PHASES`."""
         if is_copy:
             return COPY_LATENCY + op.bytes_written / HOST_LINK
+        if op.name.startswith(CUSTOM):
+            return given_seconds(op.name, self._costs)
         timed = self._timed.get(work_of(op))
         if timed is not None:
             return timed

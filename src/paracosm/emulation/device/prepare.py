@@ -36,6 +36,7 @@ from paracosm.emulation.device.host_memory import ADVICE, HostMemory
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.modules import Modules
+from paracosm.emulation.device.own_ops import OwnOps
 from paracosm.emulation.device.presence import Properties, show_device
 from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
@@ -82,7 +83,7 @@ def prepare_device(
         cluster = arguments.resolve_cluster()
         costs = CollectiveCosts(cluster, arguments.algorithm, arguments.of_collectives)
         writer.clock = clock = VirtualClock(
-            OpSeconds(arguments.device, arguments.db),
+            OpSeconds(arguments.device, arguments.db, arguments.cost),
             costs,
             setting.rank,
             arguments.launch_or_assumed,
@@ -131,7 +132,8 @@ def prepare_device(
         state.surroundings = Surroundings(writer)
     compiled = CompiledRegions(state)
     compiled.install()
-    tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled)
+    own_ops = OwnOps(state, arguments.cost, refuse)
+    tracer = Tracer(state, FunctionalCollectives(state, runtime), compiled, own_ops)
     if kind == "cuda":
         tracer.on_host = HostMemory(refuser(recorder, setting.rank, ADVICE)).before
 

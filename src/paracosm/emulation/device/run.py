@@ -11,6 +11,7 @@ from paracosm.emulation.config import RecordedDevice
 from paracosm.emulation.device.assumptions import without_effect
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.messages import assumed_sources, awaited_rank
+from paracosm.emulation.device.op_costs import check_effect
 from paracosm.emulation.device.recording import COLLECTIVE, FILE, Recording, load_recording
 from paracosm.emulation.device.summary import (
     Played,
@@ -247,6 +248,7 @@ def load_recordings(folder: Path) -> list[Recording]:
 
 
 def _check_effect(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> None:
+    check_effect((op for recording in recordings for op in recording.ops), config.cost)
     names = {each.text for recording in recordings for each in recording.assumed}
     idle = without_effect(config.assume, names)
     if idle is not None:

@@ -24,6 +24,7 @@ _backward_task: Any = torch._C._current_graph_task_id
 
 def _fake_mode() -> FakeTensorMode:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode._allow_unsafe_data_ptr_access = False  # or extensions would write to address 0
     converter: Any = mode.fake_tensor_converter
     # Its weak references forbid that tensors are swapped, as Module.to does.
     converter.set_tensor_memo = lambda tensor, fake: None

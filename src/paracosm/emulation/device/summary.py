@@ -90,7 +90,8 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
             another.
     """
     check_collectives(recordings, config.of_collectives)
-    known = [device_durations(recording, config.device, config.db) for recording in recordings]
+    how = config.device, config.db, config.cost
+    known = [device_durations(recording, *how) for recording in recordings]
     durations, host = with_changed_parts(
         recordings, known, _host_costs(config, known), config.of_parts
     )
@@ -393,6 +394,7 @@ def _origins(
         "exact": "timed on this device",
         "interpolated": "between timings on it",
         "estimated": "from timings of their type on it",
+        "given": "as given",
     }
     of_ops = ", ".join(f"{share} % {known[name]}" for name, share in shares.items() if share)
     timed = durations.timed
@@ -405,6 +407,7 @@ def _origins(
         "computed",
         "ops": f"{'modelled' if timed is None else 'measured'}: {where}; {of_ops} of their time",
         "host": _host_origin(config, durations),
+        **{cost.name: f"given: {format_duration(cost.seconds)} a call" for cost in config.cost},
     }
     if config.device.device.kind == "cpu":
         return common | {"memory": "recorded: parameters, and what is made of them"}

@@ -22,6 +22,7 @@ from paracosm.emulation.device.assumptions import CAUSAL
 from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
 from paracosm.emulation.device.compiled_regions import CompiledRegions
 from paracosm.emulation.device.dynamic_shapes import worked_out
+from paracosm.emulation.device.own_ops import OwnOps
 from paracosm.emulation.device.recording import COPY, OP, STREAM
 from paracosm.emulation.device.state import OPTIMIZER, Device
 from paracosm.emulation.device.values import FROM_HOST
@@ -58,9 +59,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     supports_higher_order_operators = True
 
     def __init__(
-        self, device: Device, collectives: FunctionalCollectives, compiled: CompiledRegions
+        self,
+        device: Device,
+        collectives: FunctionalCollectives,
+        compiled: CompiledRegions,
+        own_ops: OwnOps,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._own_ops = own_ops
         self._device, self._collectives, self._compiled = device, collectives, compiled
         self.fake = device.fake
         self.writer, self.streams = device.writer, device.streams
@@ -98,6 +104,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return func(*args, **kwargs)
         if func.namespace in FUNCTIONAL:
             return self._collectives.call(func, args, kwargs, self)
+        if self._own_ops.has(func):
+            return self._own_ops.call(func, args, kwargs, self)
         moved = self._moved(func, args, kwargs, fakes, to_device)
         if moved is not _NOT_MOVED:
             return moved
@@ -184,6 +192,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _higher_order(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Work out an operator that takes functions: flex attention, as far as its cost goes."""
         name = func.name()
+        if name == "triton_kernel_wrapper_mutation":
+            self._own_ops.launch_wrapped(args, kwargs)
+            return None
         flat = tree_flatten((args, kwargs))[0]
         if not name.startswith("flex_attention") or not any(
             isinstance(each, FakeTensor) for each in flat

@@ -19,7 +19,7 @@ from paracosm.emulation.device.recording import RecordingWriter
 from paracosm.emulation.rank.call_site import call_site, is_inside
 
 MOST_READS = 20_000  # of one line, between the ends of two iterations
-PATIENCE = 30.0  # seconds, where there is work between one read and the next
+PATIENCE = 20.0  # seconds, where there is work between one read and the next
 _FEWEST = 3  # reads that make a loop
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -14,10 +15,11 @@ import paracosm
 
 NOWHERE = "an unknown line"  # what to say where it is not known
 
+_PACKAGES = (torch.__spec__, paracosm.__spec__, find_spec("triton"))
 _INSIDE = tuple(
-    str(Path(package.__file__).parent) + os.sep
-    for package in (torch, paracosm)
-    if package.__file__ is not None
+    str(Path(spec.origin).parent) + os.sep
+    for spec in _PACKAGES
+    if spec is not None and spec.origin is not None
 )
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
@@ -26,7 +28,7 @@ _names: dict[str, str] = {}
 
 
 def call_site() -> str:
-    """Return "train.py:42" of the innermost frame outside torch and Paracosm; "" if none is."""
+    """Return "train.py:42" of the innermost frame that is not `is_inside`; "" if none is."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -37,7 +39,7 @@ def call_site() -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a file belongs to torch, Paracosm or Python's own library."""
+    """Whether a file belongs to torch, Triton, Paracosm or Python's own library."""
     name = _names.get(path)
     if name is None:
         name = _names[path] = _name(path)
