@@ -86,3 +86,17 @@ def test_bad_input_is_said_in_a_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "world", "message"),
+    [("sharded", "4", "shards its gradients between 2 ranks"), ("pipeline", "2", "as a pipeline")],
+)
+def test_scripts_of_which_strategies_are_not_asked(
+    script: str, world: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(Path(__file__).parent / "scripts" / f"{script}.py")
+    command = ["graph", "capture", "--script", path, "--hardware", "h100-sxm", "--quiet"]
+    assert main([*command, "--world-size", world]) == 1
+    assert message in capsys.readouterr().err

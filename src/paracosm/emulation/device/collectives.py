@@ -102,7 +102,8 @@ class RecordingRuntime(GroupRuntime):
         number = self.record(Call(kind, size, member.name, other), stream)
         if is_on_device:
             if self._device.graph is not None:
-                self._device.graph.leave_out(kind, size, self._device.phase, inputs, outputs)
+                ranks, phase = len(member.members), self._device.phase
+                self._device.graph.leave_out(kind, size, ranks, phase, inputs, outputs)
             self._memory.read(tensors, is_compiled=False)
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs

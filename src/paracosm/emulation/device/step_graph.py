@@ -44,6 +44,7 @@ class StepGraph:
         self._chain = -1  # number of the node that a chain of compiled ops becomes
         self._written: dict[tuple[int, int], list[int]] = {}  # nodes, by storage and offset
         self._left_out: dict[str, int] = {}  # bytes of collectives by kind
+        self._shards = 1  # ranks that have a part each of the gradients
         self._optimizers: list[Optimizer] = []
         self._before: list[tuple[weakref.ref[torch.UntypedStorage], str, int]] = []
         self._followed = contextlib.ExitStack()
@@ -110,10 +111,18 @@ class StepGraph:
             self._ledger.see(len(self._nodes) - 1, _on_device(inputs), _on_device(outputs))
 
     def leave_out(
-        self, kind: str, size: int, phase: int, reads: Sequence[Any], writes: Sequence[Any]
+        self,
+        kind: str,
+        size: int,
+        ranks: int,
+        phase: int,
+        reads: Sequence[Any],
+        writes: Sequence[Any],
     ) -> None:
         """Add a collective of a process group, which takes no time here: strategies have it."""
         if self._ledger is not None:
+            if kind == "reduce_scatter":
+                self._shards = max(self._shards, ranks)
             self._left_out[kind] = self._left_out.get(kind, 0) + size
             self.add(Op(f"left out: {kind}"), "host", phase, reads, writes)
 
@@ -121,14 +130,19 @@ class StepGraph:
         """End the iteration, and write its graph.
 
         Raises:
-            InputError: it is not a forward pass, a backward pass and an update, or several of the
-                first two.
+            InputError: it shards gradients between ranks, or is not a forward pass, a backward pass
+                and an update, or several of the first two.
         """
         save_graph(self.graph(provenance), path)
 
     def graph(self, provenance: Mapping[str, Any]) -> Graph:
         ledger = self._ledger
         assert ledger is not None
+        if self._shards > 1:
+            raise InputError(
+                f"the script shards its gradients between {self._shards} ranks, and strategies do "
+                "that themselves: capture it as one rank (--world-size 1)"
+            )
         self._followed.close()
         ledger.close()
         step = _step_of(self._nodes)
