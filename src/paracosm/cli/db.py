@@ -28,6 +28,7 @@ from paracosm.profiling.database import (
 from paracosm.profiling.database import export as export_file
 from paracosm.profiling.database import merge as merge_files
 from paracosm.profiling.environment import Environment
+from paracosm.profiling.host_ops import KIND as HOST_OF_AN_OP
 from paracosm.profiling.samples import CACHES, OpTiming
 from paracosm.units import format_bandwidth, format_duration, format_size
 
@@ -115,11 +116,14 @@ def _iteration_row(row: Mapping[str, Any]) -> list[str]:
 
 def _link_row(row: Mapping[str, Any]) -> list[str]:
     highest = row["highest_bandwidth"]
+    rate = format_bandwidth(highest) if highest else ""
+    if row["kind"] == HOST_OF_AN_OP and highest:  # no transfer: its size is that of a cache
+        rate = f"{format_duration(row['smallest'] / highest)} an op"
     return [
         *(str(row[key]) for key in ("environment", "kind", "scenario", "ranks")),
         format_size(row["smallest"]),
         f"to {format_size(row['largest'])}",
-        format_bandwidth(highest) if highest else "",
+        rate,
     ]
 
 
