@@ -174,7 +174,7 @@ def test_a_stage_in_the_middle_must_be_told_shapes(run_rank: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_is_saved_and_said_to_be_of_no_use(run_rank: Run, tmp_path: Path) -> None:
+def test_a_checkpoint_is_saved_and_said_to_be_of_one_rank(run_rank: Run, tmp_path: Path) -> None:
     ran = run_rank("fsdp1.py", "--save", str(tmp_path / "saved"), world_size=8)
     assert ran.exit_code == 0, ran.err
     assert (tmp_path / "saved" / ".metadata").is_file()
