@@ -31,7 +31,7 @@ def recording(config: DeviceEmulateConfig, held: int, asks: bool) -> Recording:
         for op in (lookup, product):
             writer.add(OP, 0, code=writer.op_code(op), phase=0)
         writer.add(STEP, 0)
-    return writer.recording([(held, 0, 9, 0, 0)])
+    return writer.recording([(held, 0, 9, 0, 0, -1, -1, 8)])
 
 
 @pytest.fixture
