@@ -17,18 +17,22 @@ import numpy as np
 from paracosm.arrays import Floats, Ints
 from paracosm.jobs.expand import PICOSECOND
 from paracosm.jobs.job import KINDS, Job
-from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE
+from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, WITHIN
 from paracosm.simulation.static import JobSchedule
 
 REPLAYS = 100  # at most; a few are usual
 CLOSE = 1e-9  # of the iteration: durations that change by less are found
+
+_COMMUNICATE = {COMMUNICATION, *WITHIN}
+"""Lanes of collectives: between replicas, and between ranks that share layers, where those overlap
+with products."""
 
 TASK, COLLECTIVE = KINDS.index("task"), KINDS.index("collective")
 
 
 def interferes(job: Job) -> bool:
     """Whether any computing of a job may be slowed."""
-    return job.slowdown > 1 and {COMPUTE, COMMUNICATION} <= set(job.lanes)
+    return job.slowdown > 1 and COMPUTE in job.lanes and bool(_COMMUNICATE & set(job.lanes))
 
 
 def slowed(job: Job, nominal: Ints, replayed: Callable[[Ints], JobSchedule]) -> Ints:
@@ -53,28 +57,36 @@ def slowed(job: Job, nominal: Ints, replayed: Callable[[Ints], JobSchedule]) -> 
 def _beside_collectives(schedule: JobSchedule, nominal: Ints) -> Ints:
     """Return the durations of all tasks, beside the collectives of a schedule."""
     job, found = schedule.job, nominal.copy()
-    compute, communication = job.lanes.index(COMPUTE), job.lanes.index(COMMUNICATION)
+    compute = job.lanes.index(COMPUTE)
+    communicate = [code for code, lane in enumerate(job.lanes) if lane in _COMMUNICATE]
     lost = 1 - 1 / job.slowdown
     for number, rank in enumerate(schedule.representative.tolist()):
         program = job.programs[job.program[rank]]
         first = int(schedule.first[number])
         meets = first + np.flatnonzero(
-            (program.kind == COLLECTIVE) & (program.lane == communication)
+            (program.kind == COLLECTIVE) & np.isin(program.lane, communicate)
         )
         computes = first + np.flatnonzero((program.kind == TASK) & (program.lane == compute))
         if len(meets) and len(computes):
             begin = np.rint(schedule.begin[computes] / PICOSECOND)
-            starts = np.sort(schedule.begin[meets]) / PICOSECOND
-            stops = np.sort(schedule.end[meets]) / PICOSECOND
+            starts, stops = _united(schedule.begin[meets], schedule.end[meets])
             end = _ends(begin, nominal[computes], starts, stops, lost)
             found[computes] = np.rint(end - begin)
     return found
 
 
+def _united(begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Return the starts and stops, in picoseconds, between which at least one of spans lasts."""
+    order = np.argsort(begin, kind="stable")
+    starts, stops = begin[order] / PICOSECOND, np.maximum.accumulate(end[order]) / PICOSECOND
+    first = np.concatenate(([True], starts[1:] > stops[:-1]))
+    return starts[first], stops[np.concatenate((first[1:], [True]))]
+
+
 def _ends(begin: Floats, duration: Ints, starts: Floats, stops: Floats, lost: float) -> Floats:
     """Return when tasks end that get `lost` less done per second between starts and stops.
 
-    Starts and stops are ascending, and one pair is over before the next: a lane has one at a time.
+    Starts and stops are ascending, and one pair is over before the next.
     """
     instants = np.concatenate(([0.0], np.column_stack((starts, stops)).reshape(-1)))
     within = np.concatenate(([0.0], np.column_stack((0 * starts, stops - starts)).reshape(-1)))

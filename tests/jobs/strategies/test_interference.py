@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from paracosm.cluster.cluster import Cluster, switch
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
+from paracosm.graphs.graph import RESOURCES
+from paracosm.graphs.transformer import architecture, transformer_graph
+from paracosm.jobs.expand import PICOSECOND
 from paracosm.jobs.strategies import build_job, parse_strategy
 from paracosm.jobs.strategies.work import Interference, Replica
+from paracosm.simulation.interference import _united
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule
+
+COMMUNICATES = RESOURCES.index("communication")
 
 
 def scheduled(
@@ -66,6 +72,30 @@ def test_waiting_for_others_slows_nothing() -> None:
     assert spans(schedule, 0, "compute")[-1] == ("layer", 4, 6)
     # 8 to 12 at half speed: 2 s of its work are done; the second reduction waits for the other 2.
     assert spans(schedule, 1, "compute")[-1] == ("layer", 8, 14)
+
+
+def test_products_are_slowed_beside_the_collectives_that_they_overlap() -> None:
+    """Ranks that share layers gather and sum beside the products that take and make it: these are
+    slower by what lasts beside them. Without it only gradients of weights compute meanwhile."""
+    model = replace(architecture("llama-8b"), layers=1, sequence=64, width=64, heads=8, kv_heads=8)
+
+    def makespan(text: str, slowdown: float) -> float:
+        strategy = parse_strategy(text, 2)
+        graph = transformer_graph(model, 1, strategy.split())
+        replica = Replica(graph, np.where(graph.resource == COMMUNICATES, 0.0, 1.0))
+        slowed = replace(replica, interference=Interference(slowdown=slowdown))
+        return float(replay_job(build_job(slowed, switch(2, 0, SLOW), strategy)).makespan)
+
+    plain, overlapped = "tp=2, sp=yes", "tp=2, sp=yes, async_tp=yes"
+    lost = {text: makespan(text, 1.25) - makespan(text, 1.0) for text in (plain, overlapped)}
+    assert 0 < lost[plain] < lost[overlapped] < 0.25 * makespan(overlapped, 1.0)
+
+
+def test_spans_that_overlap_count_once() -> None:
+    begin, end = np.array([5.0, 0.0, 1.0, 8.0, 9.0]), np.array([6.0, 3.0, 2.0, 9.0, 10.0])
+    starts, stops = _united(begin, end)
+    assert (starts * PICOSECOND).tolist() == pytest.approx([0.0, 5.0, 8.0])
+    assert (stops * PICOSECOND).tolist() == pytest.approx([3.0, 6.0, 10.0])
 
 
 TEXTS = (
