@@ -23,7 +23,7 @@ from paracosm.quantities import Bandwidth, Duration, Size
 from paracosm.units import format_bandwidth
 from paracosm.validation import validated
 
-DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8")
+DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8", "float4")
 """Types of numbers that a datasheet has a peak of."""
 
 Above0 = Field(gt=0, allow_inf_nan=False)
@@ -56,10 +56,11 @@ class _Entry(BaseModel):
 class Device(_Entry):
     """A device that computes: a GPU, or the cores of a machine."""
 
-    kind: Literal["gpu", "cpu"] = "gpu"
+    kind: Literal["gpu", "tpu", "cpu"] = "gpu"
     reported_as: tuple[str, ...] = Field((), description="names that its driver gives it")
     peak_tflops: dict[
-        Literal["float32", "tfloat32", "float16", "bfloat16", "float8"], Annotated[float, Above0]
+        Literal["float32", "tfloat32", "float16", "bfloat16", "float8", "float4"],
+        Annotated[float, Above0],
     ] = Field(min_length=1, description="dense Tflop/s by type of number, as {float32: 19.5}")
     memory: Annotated[Size, Above0, WithUnit] = Field(description="its size, as 80 GiB")
     memory_bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(description="as 2039 GB/s")
@@ -69,6 +70,13 @@ class Device(_Entry):
         None, description="CUDA's compute capability, [9, 0], by which PyTorch chooses kernels"
     )
 
+    family: str | None = Field(
+        None, description="devices with the same kernels, as cdna3 (of NVIDIA's: by capability)"
+    )
+    processors: int | None = Field(
+        None, ge=1, description="units to which the tiles of a product are given: multiprocessors"
+    )
+
     @property
     def compute_capability(self) -> tuple[int, int]:
         """Its capability; where none is given, the least that multiplies its types of numbers."""
@@ -76,6 +84,15 @@ class Device(_Entry):
             return self.capability
         least = {"float8": (9, 0), "bfloat16": (8, 0), "float16": (7, 0)}
         return next((least[dtype] for dtype in least if dtype in self.peak_tflops), (6, 0))
+
+    @property
+    def generation(self) -> str | None:
+        """Its family, by its capability where none is given; None where neither is known."""
+        if self.family is not None or self.capability is None:
+            return self.family
+        names = {(8, 9): "ada", (7, 5): "turing"}
+        majors = {6: "pascal", 7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell"}
+        return names.get(self.capability) or majors.get(self.capability[0])
 
     @property
     def driver_name(self) -> str:
