@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 
 from paracosm.cluster.hardware.catalogue import find_hardware
 from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
+from paracosm.cluster.hardware.stacks import find_stack
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.graphs.transformer import Transformer, transformer_graph
@@ -100,7 +101,8 @@ def predicted(row: Row, table: Efficiencies) -> float:
     """Return the seconds of an iteration by the datasheet and a table of efficiencies."""
     hardware = find_hardware(row.device)
     graph = transformer_graph(row.model, row.micro_batch)
-    durations = durations_on(graph, hardware, efficiencies=table)
+    stack = find_stack("llm-foundry")
+    durations = durations_on(graph, hardware, stack=stack, efficiencies=table)
     seconds = np.array([0.0 if each is None else each.duration for each in durations])[graph.op]
     text = f"{row.sharding}, microbatches={row.accumulation}"
     strategy = parse_strategy(text + (", recompute" if row.recompute else ""), row.gpus)

@@ -30,6 +30,7 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster.hardware.catalogue import find_hardware
 from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
+from paracosm.cluster.hardware.stacks import find_stack
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, architecture, transformer_graph
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
@@ -175,7 +176,8 @@ def predicted(row: Row, shares: Shares) -> JobPrediction:
     hardware = replace(hardware, device=device)
     graph = transformer_graph(row.model, row.micro_batch, row.strategy.split())
     table = _efficiencies(hardware.name, shares, eager=row.eager)
-    durations = durations_on(graph, hardware, efficiencies=table)
+    stack = find_stack("llm-foundry")  # whose products and attention are the table's, not kernels
+    durations = durations_on(graph, hardware, stack=stack, efficiencies=table)
     times = np.array([0.0 if each is None else each.duration for each in durations])
     replica = Replica(graph, times[graph.op], interference=OF_GPUS)
     return predict_job(replica, hardware.cluster(row.strategy.ranks), row.strategy)

@@ -310,12 +310,62 @@ def test_drawn_loads_come_with_the_seed() -> None:
 
 
 def test_float8_takes_a_byte_a_number_and_casts() -> None:
-    plain, cast = transformer_graph(LLAMA, 1), transformer_graph(LLAMA, 1, Split(float8=True))
+    plain = transformer_graph(LLAMA, 1)
+    cast = transformer_graph(LLAMA, 1, Split(float8="tensorwise"))
     names = Counter(op.name for op in np.array(cast.ops)[cast.op])
     assert names["aten._scaled_mm.default"] == 2 * 7 * 3  # layers, matrices, products of each
     assert names["float8.cast"] == 2 * (4 + 7 + 4)  # inputs, gradients, inputs once more
     assert cast.flops.sum() == plain.flops.sum()
     assert gradients(cast) == gradients(plain)
+
+
+def bytes_cast(scaling: str) -> int:
+    graph = transformer_graph(LLAMA, 1, Split(float8=scaling))
+    ops = np.array(graph.ops)[graph.op]
+    return sum(op.bytes_read + op.bytes_written for op in ops if op.name == "float8.cast")
+
+
+def test_what_casts_read_and_write_depends_on_how_numbers_are_scaled() -> None:
+    """By hand, in bytes of two a number. Inputs of a layer: those of norms, twice, of the output
+    projection, and the perceptron's inner one. Gradients of outputs: of all seven maps."""
+    tokens, width, inner = 64, LLAMA.width, LLAMA.inner
+    keys = LLAMA.kv_heads * LLAMA.head_width
+    norms, others = 2 * 2 * tokens * width, 2 * tokens * (width + inner)
+    gradients_ = 2 * tokens * (width + 2 * keys + width + 2 * inner + width)
+    layers = LLAMA.layers
+    # Read to find the largest, read, written in a byte; for the gradient of weights once more.
+    tensorwise = 2 * 2.5 * (norms + others) + 3 * gradients_
+    assert bytes_cast("tensorwise") == layers * tensorwise
+    assert bytes_cast("rowwise") == layers * (2 * 1.5 * (norms + others) + 3 * gradients_)
+    # Read once, written in both layouts; what norms make, in place of what they would write.
+    assert bytes_cast("blockwise") == layers * 2 * (norms + others + gradients_)
+    assert bytes_cast("delayed") == layers * 2 * (others + gradients_)
+
+
+def test_experts_get_their_parts_of_a_sequence_from_each_rank_that_shares_a_layer() -> None:
+    """Two ranks that share layers, two that share experts, 2 x 32 tokens that choose two of them:
+    each sends half of 128 choices; where they arrive all are gathered."""
+    token = 2 * MIXTRAL.width
+    whole = transformer_graph(MIXTRAL, 2, Split(tensor=2, expert=2))
+    parts = transformer_graph(MIXTRAL, 2, Split(tensor=2, sequence=True, expert=2))
+
+    def sizes(graph: Graph, place: str, phase: int = 0) -> list[int]:
+        rows = [
+            row
+            for row in range(len(graph))
+            if graph.names[graph.name[row]] == f"h.0.{place}" and graph.phase[row] == phase
+        ]
+        ops = [graph.ops[graph.op[row]] for row in rows]
+        return [max(op.bytes_read, op.bytes_written) for op in ops if "_c10d" in op.name]
+
+    assert sizes(whole, "experts.dispatch") == [128 * token]
+    assert sizes(whole, "experts.gather") == []
+    for phase in (0, 1):
+        assert sizes(parts, "experts.dispatch", phase) == [64 * token]
+        assert sizes(parts, "experts.combine", phase) == [64 * token]
+        assert sizes(parts, "experts.gather", phase) == [128 * token]
+        assert sizes(parts, "experts.scatter", phase) == [128 * token]
+    assert experts_flops(parts) == experts_flops(whole)
 
 
 @pytest.mark.parametrize(

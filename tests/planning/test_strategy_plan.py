@@ -70,7 +70,7 @@ def test_a_plan_is_of_the_published_model_and_says_what_it_computes_with() -> No
     assert [each.time for each in named.designs] == [each.time for each in sized.designs]
     assert named.parameters == 124_439_808
     assert (named.dtype, named.optimizer) == ("bfloat16", "adamw")
-    assert ", in bfloat16 with adamw: " in answer(named)
+    assert ", in bfloat16 with adamw, by megatron-te: " in answer(named)
 
 
 def test_devices_that_no_node_joins_are_said_in_the_words_of_a_plan(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_one_that_does_not_is_sharded_and_predict_says_the_same_of_what_is_chose
         workers=8,
         strategy=best.strategy,
         batch=best.micro_batch,
+        stack=found.stack,
     )
     same = run_prediction(again, seed=0).summary
     assert same.iteration_time == found.iteration_time == best.iteration_time

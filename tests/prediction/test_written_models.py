@@ -79,7 +79,7 @@ def test_a_name_takes_the_time_of_its_sizes_and_says_what_it_computes_with() -> 
     for summary in (named, sized):
         assert (summary["dtype"], summary["optimizer"]) == ("bfloat16", "adamw")
         assert (summary["shape"], summary["source"]) == ("4096", "published sizes")
-        assert "in bfloat16 with adamw." in answer(summary)
+        assert "in bfloat16 with adamw, by pytorch-compile." in answer(summary)
 
 
 def test_with_a_database_a_name_is_the_module_that_was_profiled(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_module_is_captured_by_its_factory() -> None:
     assert found.architecture is None
     summary = run_prediction(found, 0).summary
     assert (summary["dtype"], summary["optimizer"]) == ("float32", "adam")
-    assert "in float32 with adam." in answer(summary)
+    assert "in float32 with adam, by pytorch-eager." in answer(summary)
 
 
 def test_every_way_of_giving_a_model_says_what_it_computes_with(tmp_path: Path) -> None:
@@ -122,10 +122,13 @@ def test_every_way_of_giving_a_model_says_what_it_computes_with(tmp_path: Path) 
     save_graph(replace(graph, provenance={}), tmp_path / "b.graph")
     base = {"hardware": "cpu-2-core", "batch": 2}
     for asked, words in (
-        ({**base, "model": "mlp"}, "in float32 with sgd."),
-        ({**base, "model": "mlp", "optimizer": "sgd(momentum=0.9)"}, "with sgd(momentum=0.9)."),
-        ({**base, "model": "mlp", "train": False}, "in float32, without an update."),
-        ({**base, "model": "own.py:model", "shape": (8,)}, "in float32 with sgd."),
+        ({**base, "model": "mlp"}, "in float32 with sgd, by pytorch-eager."),
+        ({**base, "model": "mlp", "optimizer": "sgd(momentum=0.9)"}, "with sgd(momentum=0.9), by "),
+        ({**base, "model": "mlp", "train": False}, "in float32, without an update, by "),
+        (
+            {**base, "model": "own.py:model", "shape": (8,)},
+            "in float32 with sgd, by pytorch-eager.",
+        ),
     ):
         assert words in answer(run_prediction(PredictConfig(**asked), 0).summary)
     assert step_of(load_graph(tmp_path / "a.graph"))["dtype"] == "float64"
@@ -134,10 +137,11 @@ def test_every_way_of_giving_a_model_says_what_it_computes_with(tmp_path: Path) 
 
 
 def test_a_measurement_names_the_published_model_too() -> None:
-    """2 s measured of the same model are 2 s predicted, by whichever of its names."""
+    """2 s measured of the same model are 2 s predicted, by whichever of its names, but for the part
+    in which the device waits for the host, which is no longer than before."""
     for name in ("gpt2", "sizes:gpt2"):
         found = config(model="gpt2", measured=f"{name}, batch 1: 2 s")
-        assert run_prediction(found, 0).summary["iteration_time"] == pytest.approx(2, rel=1e-3)
+        assert run_prediction(found, 0).summary["iteration_time"] == pytest.approx(2, rel=5e-3)
     with pytest.raises(InputError, match="measured: dtype: has no effect"):
         run_prediction(config(model="gpt2", measured="gpt2, batch 1, dtype float32: 2 s"), 0)
 

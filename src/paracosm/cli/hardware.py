@@ -1,4 +1,5 @@
-"""`paracosm hardware list`, `show`, `add`: the catalogue of datasheets that predictions use."""
+"""`paracosm hardware list`, `show`, `stacks`, `add`: the datasheets, kernels and software stacks
+that predictions use."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from paracosm.cluster.hardware import (
     find_hardware,
     load_catalogue,
     load_efficiencies,
+    load_stacks,
 )
+from paracosm.cluster.hardware.kernels import Kernels, load_kernels
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 
@@ -123,6 +126,57 @@ def _classes(table: Efficiencies) -> list[str]:
 
 def _link(bandwidth: float, latency: float) -> str:
     return f"{bandwidth / 1e9:g} GB/s one way, {format_duration(latency)}"
+
+
+def stacks(json: Json = False) -> int:
+    """List the software stacks with their kernels, and what these were timed to reach.
+
+    Example: paracosm hardware stacks
+    """
+    known = load_stacks()
+
+    def show() -> None:
+        say = printer()
+        say(f"{len(known)} stacks; paracosm predict --stack NAME takes one")
+        say("")
+        rows = [
+            [
+                *(name, stack.since, stack.recipe, stack.float8),
+                ", ".join(f"{kernel} ({where})" for where, kernel in stack.attention.items()),
+            ]
+            for name, stack in known.items()
+        ]
+        say(aligned([["stack", "since", "ops", "float8", "attention"], *rows]))
+        kernels = load_kernels()
+        say("")
+        say(aligned(_kernel_rows(kernels)))
+        say("")
+        for name, stack in known.items():
+            say(f"{name}: {stack.title}. Source: {stack.source}")
+
+    content = {name: stack.model_dump(mode="json") for name, stack in known.items()}
+    show_result(content, json, False, show)
+    return 0
+
+
+def _kernel_rows(kernels: Kernels) -> list[list[str]]:
+    attention = [
+        [
+            *(f"attention, {name}", str(kernel.ops)),
+            ", ".join(
+                f"{device} {max(rates.values()):.0f}" for device, rates in kernel.rates.items()
+            ),
+        ]
+        for name, kernel in kernels.attention.items()
+    ]
+    products = [
+        [
+            *(f"products, {name}", str(kernel.ops)),
+            ", ".join(f"{device} {rate:.0f}" for device, rate in kernel.rates.items()),
+        ]
+        for name, kernel in kernels.products.items()
+    ]
+    return [["kernel", ">timings", "Tflop/s of large ones"], *attention, *products]
 
 
 def add(

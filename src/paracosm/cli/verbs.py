@@ -47,6 +47,7 @@ VERBS: Mapping[str, str] = {
     "graph import": "paracosm.cli.graph",
     "hardware list": "paracosm.cli.hardware",
     "hardware show": "paracosm.cli.hardware",
+    "hardware stacks": "paracosm.cli.hardware",
     "hardware add": "paracosm.cli.hardware",
     "db show": "paracosm.cli.db",
     "db check": "paracosm.cli.db",

@@ -58,8 +58,8 @@ def step_of(graph: Graph) -> dict[str, Any]:
     """
     known = graph.provenance
     dtype = known.get("dtype") or _dtype_of_most_work(graph)
-    if known.get("float8") == "yes":
-        dtype = f"{dtype}, layers in float8"
+    if (scaling := known.get("float8", "no")) != "no":
+        dtype = f"{dtype}, layers in float8 ({scaling})"
     shape = known.get("shape")
     return {
         "dtype": dtype,

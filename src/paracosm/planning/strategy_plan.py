@@ -61,6 +61,9 @@ class StrategyPlanConfig(FailureFields):
         description="the most devices; half of them, a quarter and so on are compared with them",
     )
     shape: str | int | None = Field(None, description="tokens of a sequence (the model's own)")
+    stack: str | None = Field(
+        None, description="the software that runs on it, as for predict (megatron-te)"
+    )
     measured: str | None = Field(
         None, description='what was measured on the hardware, as for predict: "resnet50: 210 ms"'
     )
@@ -119,7 +122,7 @@ class StrategyPlanConfig(FailureFields):
         """The requested prediction for the most workers."""
         asked = {
             name: value
-            for name in ("hardware", "shape", "measured")
+            for name in ("hardware", "shape", "stack", "measured")
             if (value := getattr(self, name)) is not None
         }
         asked |= {
@@ -216,6 +219,7 @@ def _summary(
         optimizer=step["optimizer"],
         parameters=model.parameters,
         hardware=hardware.device.title,
+        stack=asked.software_name,
         tokens=config.tokens,
         batch_tokens=config.batch_tokens or 0.0,
         sequence=model.sequence,
@@ -232,6 +236,7 @@ def _summary(
         cluster=describe_cluster(asked.resolve_cluster(max(searches))),
         durations={
             "durations of ops": "datasheet, times what ops of each class were measured to reach",
+            "software": f"{asked.software.title}: {asked.software.source}",
             "peaks and memory": hardware.device.source,
             **({} if hardware.node is None else {"node": hardware.node.source}),
             "launching an op": f"assumed: {format_duration(LAUNCH)}",

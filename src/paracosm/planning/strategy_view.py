@@ -57,6 +57,7 @@ FIGURES: Mapping[str, Figure] = {
     "Dtype": figure("dtype"),
     "Optimizer": figure("optimizer"),
     "Hardware": figure("hardware"),
+    "Software": figure("stack"),
     "Tokens": figure("tokens", large),
     "Batch": lambda summary: (
         f"{large(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"

@@ -13,7 +13,7 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS
-from paracosm.cluster.hardware import Hardware, find_hardware
+from paracosm.cluster.hardware import Hardware, Stack, find_hardware, find_stack
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, shown
 from paracosm.graphs.capture.options import DTYPES, MOST_ELEMENTS, parse_shape
@@ -139,6 +139,12 @@ class PredictConfig(PredictionFields):
         description="a device or node of the catalogue (paracosm hardware list), or a datasheet "
         'file; or part of the name of hardware with timings in the database: "H100" (this machine)',
     )
+    stack: str | None = Field(
+        None,
+        description="software on hardware of the catalogue: which kernels it runs, and what it "
+        "fuses: megatron-te, torchtitan, ... (paracosm hardware stacks; by the model "
+        "and the strategy)",
+    )
     measured: str | None = Field(
         None,
         description="measurement on hardware of the catalogue, to calibrate predictions: "
@@ -210,6 +216,13 @@ class PredictConfig(PredictionFields):
             parse_ranks(text)
         return text
 
+    @field_validator("stack")
+    @classmethod
+    def _known_stack(cls, name: str | None) -> str | None:
+        if name is not None:
+            find_stack(name)
+        return name
+
     def without_effect(self) -> set[str]:
         idle = super().without_effect()
         if self.is_timed:
@@ -229,7 +242,7 @@ class PredictConfig(PredictionFields):
         elif self._is_published:
             idle[self._why_published()] = set(CAPTURE) - {*("batch", "shape")}
         if self.hardware is None:
-            idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
+            idle["it concerns hardware of the catalogue: give --hardware"] = {"measured", "stack"}
         if self.hardware is not None:
             idle["hardware selects the timings"] = {"threads", "device"}
         elif self.device == "cuda":
@@ -332,7 +345,7 @@ class PredictConfig(PredictionFields):
             )
 
     def _idle_of_hardware(self) -> frozenset[str]:
-        return frozenset({"measured"}) if self.catalogued is None else OF_DATABASE
+        return frozenset({"measured", "stack"}) if self.catalogued is None else OF_DATABASE
 
     @cached_property
     def is_timed(self) -> bool:
@@ -360,7 +373,47 @@ class PredictConfig(PredictionFields):
             return None
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
-        return architecture(name, self.shape[0] if self.shape else None)
+        found = architecture(name, self.shape[0] if self.shape else None)
+        return found if self.catalogued is None else replace(found, recipe=self.software.recipe)
+
+    @cached_property
+    def software(self) -> Stack:
+        """The stack that runs on hardware of the catalogue."""
+        return find_stack(self.software_name)
+
+    @cached_property
+    def software_name(self) -> str:
+        """The name of the stack; the usual one of the model, the device and the strategy.
+
+        Models that are captured or read run op by op, as PyTorch runs them. Published ones are
+        compiled; ranks that share layers, sequences, experts or stages are Megatron's.
+        """
+        name = (self.model or "").removeprefix(SIZES)
+        if self.stack is not None:
+            return self.stack
+        if name not in ARCHITECTURES or (self.model in MODELS and self.catalogued is None):
+            return "pytorch-eager"
+        if name.startswith("mpt-"):
+            return "llm-foundry"
+        if self.catalogued is not None and self.catalogued.device.kind == "tpu":
+            return "maxtext"
+        if self.is_auto:
+            return "megatron-te"
+        return "megatron-te" if self._shares_model else "pytorch-compile"
+
+    @property
+    def _shares_model(self) -> bool:
+        """Whether ranks share layers, sequences, experts or stages, as far as the text says."""
+        from paracosm.jobs.strategies.strategy import parse_strategy
+
+        workers = self.workers[-1] if self.workers else None
+        if workers is None and self.cluster_in_file is not None:
+            workers = len(self.cluster_in_file.workers)
+        try:
+            strategy = parse_strategy(self.strategy or "single", workers)
+        except InputError:  # `check` raises it
+            return False
+        return strategy.ranks > strategy.data or strategy.expert > 1
 
     @cached_property
     def catalogued(self) -> Hardware | None:
@@ -409,12 +462,18 @@ class PredictConfig(PredictionFields):
             held = len(self.cluster_in_file.servers)
             workers = workers or (len(self.cluster_in_file.workers),)
         text = "ddp" if self.strategy is None or self.is_auto else self.strategy
-        return strategies_by_workers(text, workers, self.servers, held)
+        if self.catalogued is None:
+            return strategies_by_workers(text, workers, self.servers, held)
+        return [
+            (number, replace(found, float8=self.software.float8) if found.float8 is True else found)
+            for number, found in strategies_by_workers(text, workers, self.servers, held)
+        ]
 
     def of_strategy(self, strategy: Strategy, batch: int) -> PredictConfig:
         """Return the same with a strategy in place of auto, and the examples of one pass."""
         return self._with(
             "strategy",
+            stack=None if self.catalogued is None else self.software_name,
             strategy=str(strategy),
             batch=batch,
             workers=(strategy.ranks,),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.arrays import Floats
-from paracosm.cluster.hardware import Hardware, load_efficiencies
+from paracosm.cluster.hardware import Hardware, Stack, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs.file import load_graph
 from paracosm.graphs.graph import Graph
@@ -62,6 +62,7 @@ class TimedReplica:
     page_faults: Floats | None = None  # seconds of each node, with untuned malloc
     hardware: Hardware | None = None  # of the catalogue; None where timings were taken
     correction: Correction = NONE  # of the catalogue's hardware, by what was measured
+    stack: Stack | None = None  # that runs on it
 
     @property
     def device(self) -> str:
@@ -104,8 +105,9 @@ class TimedReplica:
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
+            "stack": None if self.hardware is None else config.software_name,
             "durations": _provenance(config, coverage, self.launch_origin, self.page_faults)
-            | _sources(self),
+            | _sources(self, config),
         }
 
 
@@ -167,14 +169,17 @@ def _catalogued(
         raise InputError(
             f"hardware: has no effect, leave it out: {config.graph} has the durations of its ops"
         )
-    durations, correction = durations_on(graph, hardware), NONE
+    durations, correction = durations_on(graph, hardware, stack=config.software), NONE
     if config.measured is not None:
         durations, correction = _corrected(config, hardware, graph, durations, say, seed)
     common = common_error(hardware, correction, load_efficiencies())
     found = Found(durations, 0, {}, None, 0.0, common, {})
     launch = _launch(config, found, "cuda" if gpu else "cpu")
     return TimedReplica(
-        *(graph, captured_for, None, "", found, *launch), hardware=hardware, correction=correction
+        *(graph, captured_for, None, "", found, *launch),
+        hardware=hardware,
+        correction=correction,
+        stack=config.software,
     )
 
 
@@ -199,8 +204,9 @@ def _corrected(
         correction, durations = corrected_by_ops(durations, exact, graph, str(path))
     else:
         asked, seconds = read_measured(config.measured)
-        if config.launch is not None:
-            asked["launch"] = config.launch
+        for option in ("launch", "stack"):
+            if getattr(config, option) is not None:
+                asked[option] = getattr(config, option)
         other = validated(PredictConfig, asked | {"hardware": config.hardware}, "measured")
         whole = _catalogued(other, hardware, 1, say, seed)
         correction = corrected_by(
@@ -210,7 +216,7 @@ def _corrected(
             whole.graph,
             whole.found.durations,
         )
-        durations = durations_on(graph, hardware, correction=correction)
+        durations = durations_on(graph, hardware, stack=config.software, correction=correction)
     say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
     return durations, correction
 
@@ -343,8 +349,10 @@ def _provenance(
         "estimated": "estimated from others of their type",
         "unknown": "estimated from flops and bytes",
         "recorded": "as recorded in the graph",
-        "efficiency": "datasheet, times the measured efficiency of the class of ops on it",
-        "pooled": "datasheet, times the efficiency of the class of ops on other devices",
+        "efficiency": "kernels timed on it; else its datasheet, times the measured efficiency of "
+        "the class of ops",
+        "pooled": "kernels timed on other devices, by their peaks; else its datasheet, times the "
+        "efficiency of the class of ops on others",
         "datasheet": "datasheet, times the efficiency of another class of ops",
     }
     found = {source: names[source] for source in coverage if source in names}
@@ -364,12 +372,17 @@ def _where(replica: TimedReplica) -> str:
     return f"{hardware.device.title}{origin}{node}: by its datasheet, not timed"
 
 
-def _sources(replica: TimedReplica) -> dict[str, str]:
+def _sources(replica: TimedReplica, config: PredictConfig) -> dict[str, str]:
     """Return the sources of the catalogue's numbers, and their correction."""
     if replica.hardware is None:
         return {}
     hardware, correction = replica.hardware, replica.correction
-    found = {"peaks and memory": hardware.device.source}
+    stack = config.software
+    why = "" if config.stack is not None else ", by default"
+    found = {
+        "software": f"{config.software_name}{why}: {stack.title}: {stack.source}",
+        "peaks and memory": hardware.device.source,
+    }
     if hardware.node is not None:
         found["node"] = hardware.node.source
     found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}

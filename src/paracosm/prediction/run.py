@@ -335,7 +335,7 @@ def durations_by_device(
             if name != replica.hardware.name:
                 other = find_hardware(name)
                 by = f"the datasheet: {other.device.source}"
-                add(name, durations_on(replica.graph, other), by)
+                add(name, durations_on(replica.graph, other, stack=replica.stack), by)
         return found
     if replica.environment is None:
         source = "no timings: assumed as fast as the graph's device"

@@ -91,14 +91,16 @@ def job_sentence(summary: JobSummary) -> str:
 
 
 def step_text(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:
-    """Return ", in bfloat16 with adamw", what a step computes with, as far as it is known."""
+    """Return ", in bfloat16 with adamw, by pytorch-compile", as far as that is known."""
     dtype = "" if summary.dtype is None else f", in {summary.dtype}"
+    stack = "" if summary.stack is None else f", by {summary.stack}"
     match summary.optimizer:
         case None:
-            return dtype
+            return f"{dtype}{stack}"
         case "none":
-            return f"{dtype}, without an update"
-    return f"{dtype} with {summary.optimizer}" if dtype else f", with {summary.optimizer}"
+            return f"{dtype}, without an update{stack}"
+    text = f"{dtype} with {summary.optimizer}" if dtype else f", with {summary.optimizer}"
+    return f"{text}{stack}"
 
 
 def _efficient_up_to(rows: Sequence[ThroughputRow]) -> str | None:
@@ -164,6 +166,7 @@ FIGURES: Mapping[str, Figure] = {
     "Shape": figure("shape"),
     "Dtype": figure("dtype"),
     "Optimizer": figure("optimizer"),
+    "Software": figure("stack"),
     "Strategy": figure("strategy"),
     "Workers": figure("workers", "n"),
     **servers.FIGURES,

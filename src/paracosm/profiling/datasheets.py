@@ -1,7 +1,9 @@
 """Durations of the ops of a graph on hardware of the catalogue, without timings.
 
-Each op is of a class (`cluster.hardware.OP_CLASSES`), and its class has an efficiency. A
-measurement on the hardware, of one whole iteration or the ops of one model, corrects the others.
+Attention and matrix products on tensor cores take the time of the kernels of a software stack
+(`cluster.hardware.kernels`). Each other op is of a class (`cluster.hardware.OP_CLASSES`), and its
+class has an efficiency. A measurement on the hardware, of one whole iteration or the ops of one
+model, corrects the others.
 """
 
 from __future__ import annotations
@@ -17,6 +19,13 @@ import numpy as np
 
 from paracosm.cluster.hardware.catalogue import Hardware
 from paracosm.cluster.hardware.efficiency import Efficiencies, OpTime, load_efficiencies, op_time
+from paracosm.cluster.hardware.kernels import (
+    SUSTAINED,
+    attention_seconds,
+    kernel_spread,
+    product_seconds,
+)
+from paracosm.cluster.hardware.stacks import Stack, find_stack, products_of
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 from paracosm.profiling.durations import environments_in, fits
@@ -74,6 +83,11 @@ def class_of(name: str, phase: str = "forward") -> str:
     return "optimizer" if updates else found
 
 
+def default_stack() -> Stack:
+    """Return the stack of ops that PyTorch runs as they come: of a captured module or a script."""
+    return find_stack("pytorch-eager")
+
+
 def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
     """Return the type of number that an op multiplies, by its first tensor of floats.
 
@@ -97,17 +111,21 @@ def durations_on(
     graph: Graph,
     hardware: Hardware,
     *,
+    stack: Stack | None = None,
     correction: Correction = NONE,
     efficiencies: Efficiencies | None = None,
 ) -> list[Estimate | None]:
     """Return the duration of each of a graph's ops on a device; None for what is not computed.
 
+    Without a stack it is the one of PyTorch's own ops.
+
     Raises:
-        InputError: the device has no peak for the numbers of an op.
+        InputError: the device has no peak for the numbers of an op, or the stack no kernel.
     """
     from paracosm.profiling.estimators.roofline import estimate_around
 
     table = load_efficiencies() if efficiencies is None else efficiencies
+    stack = default_stack() if stack is None else stack
     times: dict[int, tuple[str, OpTime]] = {}
     peaks = tuple(hardware.device.peak_tflops)
     is_of_sizes = graph.provenance.get("source") == "published sizes"
@@ -126,7 +144,11 @@ def durations_on(
         if is_of_sizes and dtype == "float16" and dtype not in peaks:
             dtype = "bfloat16"  # such a graph calls all numbers of two bytes float16
         flops = op.flops if kind in COUNTED else 0
-        time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
+        time = None
+        if dtype not in ("float32", "tfloat32") and not _by_iterations(stack, hardware, table):
+            time = _kernel_time(op, kind, dtype, hardware, stack)
+        if time is None:
+            time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
         times[code] = kind, time
     shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
     found: list[Estimate | None] = [None] * len(graph.ops)
@@ -136,6 +158,81 @@ def durations_on(
             math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
         )
     return found
+
+
+def _by_iterations(stack: Stack, hardware: Hardware, table: Efficiencies) -> bool:
+    return stack.whole_iterations and "attention" in table.devices.get(hardware.name, {})
+
+
+def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack) -> OpTime | None:
+    """Return the time of the kernel that a stack runs for an op; None where none was timed.
+
+    Raises:
+        InputError: the device has no peak for the numbers of the op, or the stack no kernel there.
+    """
+    if kind not in ("attention", "product", "batched product"):
+        return None
+    device = hardware.name, hardware.device
+    hardware.device.peak(dtype)  # refuses numbers that it does not multiply
+    arguments, named = decode_arguments(op.arguments) if op.arguments else ([], {})
+    shapes = [each.shape for each in _flat(arguments) if isinstance(each, TensorArgument)]
+    if kind == "attention":
+        sizes = _attention_sizes(op, shapes)
+        if sizes is None:
+            return None
+        kernel = stack.attention_on(hardware.device)
+        (batch, heads, queries, width), keys = sizes
+        backward = "backward" in op.name
+        whole = 4.0 * batch * heads * queries * keys * width * (2.5 if backward else 1)
+        seconds = attention_seconds(
+            kernel,
+            device,
+            (queries, keys, width),
+            op.flops,
+            causal=op.flops < 0.75 * whole,
+            backward=backward,
+            clock=SUSTAINED,
+        )
+        return OpTime(seconds, *kernel_spread(kernel, device))
+    found = products_of(dtype, str(named.get("scaling") or stack.float8), hardware.device)
+    sizes_of_product = _product_sizes(op, shapes)
+    if found is None or sizes_of_product is None:
+        return None
+    seconds = product_seconds(
+        found[0],
+        device,
+        sizes_of_product,
+        read=op.bytes_read,
+        written=op.bytes_written,
+        clock=SUSTAINED,
+    )
+    return OpTime(seconds, *kernel_spread(found[0], device))
+
+
+def _attention_sizes(
+    op: Op, shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[int, int, int, int], int] | None:
+    """Return the shape of the queries, and how many keys there are."""
+    heads = [shape for shape in shapes if len(shape) == 4]
+    if "backward" in op.name and len(heads) > 3:
+        heads = heads[1:]  # after the output's gradient
+    if len(heads) < 2 or not op.flops:
+        return None
+    batch, count, queries, width = heads[0]
+    return (batch, count, queries, width), heads[1][2]
+
+
+def _product_sizes(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int] | None:
+    """Return how many products there are at once, their rows, columns and inner size."""
+    if "addmm" in op.name or "baddbmm" in op.name:
+        shapes = shapes[1:]  # after what is added
+    shape = next((shape for shape in shapes if len(shape) > 1), None)
+    if shape is None or not op.flops or 0 in shape:
+        return None
+    *leading, rows, inner = shape
+    batch = math.prod(leading) if "bmm" in op.name else 1
+    rows = rows if "bmm" in op.name else rows * math.prod(leading)
+    return batch, rows, max(round(op.flops / (2 * batch * rows * inner)), 1), inner
 
 
 def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, float]:

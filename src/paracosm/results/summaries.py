@@ -410,6 +410,7 @@ class _TimedGraph(Summary):
     not_profiled: Mapping[str, str]
     machine_spread: float
     launch: float
+    stack: str | None = None  #: software on hardware of the catalogue; None where ops were timed
     durations: Mapping[str, str]
     coverage: Mapping[str, float]
     estimated_ops: int
@@ -519,6 +520,7 @@ class StrategyPlanSummary(Summary):
     optimizer: str | None = None
     parameters: int
     hardware: str
+    stack: str | None = None  #: the software that runs on it
     tokens: float
     batch_tokens: float
     sequence: int

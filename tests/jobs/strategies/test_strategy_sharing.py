@@ -236,7 +236,7 @@ def test_attention_that_writes_its_scores_is_computed_again() -> None:
     [
         ("cp=2", "cp=2, but the graph is made for cp=1"),
         ("dp=2, ep=2", "ep=2, but the graph is made for ep=1"),
-        ("float8=yes, dp=2", "float8=yes, but the graph is made for float8=no"),
+        ("float8=yes, dp=2", "float8=tensorwise, but the graph is made for float8=no"),
     ],
 )
 def test_what_only_a_written_graph_can_do_is_refused(text: str, message: str) -> None:
@@ -247,7 +247,7 @@ def test_what_only_a_written_graph_can_do_is_refused(text: str, message: str) ->
 def test_numbers_of_one_byte_are_gathered_as_such() -> None:
     """Linear maps' parameters in a byte each; of the tables and norms outside layers, in two."""
     small, sizes = replace(TINY, experts=0), []
-    for float8 in (False, True):
+    for float8 in ("", "tensorwise"):
         graph = transformer_graph(small, 1, Split(float8=float8))
         text = "fsdp, dp=2" + (", float8=yes" if float8 else "")
         found = met(replayed(Replica(graph, np.ones(len(graph))), text, switch(2, link=FREE)))

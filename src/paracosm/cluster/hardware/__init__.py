@@ -7,12 +7,16 @@ from paracosm.cluster.hardware.catalogue import (
     load_catalogue,
 )
 from paracosm.cluster.hardware.efficiency import Efficiencies, load_efficiencies
+from paracosm.cluster.hardware.stacks import Stack, find_stack, load_stacks
 
 __all__ = [
     "Efficiencies",
     "Hardware",
+    "Stack",
     "add_to_catalogue",
     "find_hardware",
+    "find_stack",
     "load_catalogue",
     "load_efficiencies",
+    "load_stacks",
 ]

@@ -77,7 +77,7 @@ def _graph(share: Share, stages: int) -> Graph:
             "async_tp": "yes" if split.overlap else "no",
             "cp": split.context,
             "ep": split.expert,
-            "float8": "yes" if split.float8 else "no",
+            "float8": split.float8 or "no",
         },
         where="transformer",
     )

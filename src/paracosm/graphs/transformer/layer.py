@@ -65,12 +65,13 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     else:
         yield _add(share, "attention.add", "mlp.norm")
         yield Step("mlp.norm", norm(share), ((local, last),))
-    yield from _gather(share, "mlp.up")
+    if not _sends_parts(share) or share.model.shared:
+        yield from _gather(share, "mlp.up")
     if share.model.experts:
         yield from _experts(share, layer)
     if share.model.shared or not share.model.experts:
         yield from _perceptron(share)
-    else:
+    elif not _sends_parts(share):
         yield from _sum(share, "experts.down")
     yield _add(share, "mlp.add", "")
 
@@ -78,12 +79,13 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
 def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     """Yield the backward pass, which adds each gradient of weights to the existing one."""
     yield from _add_backward(share, "mlp.add")
-    yield from _gather(share, "mlp.down")
+    if not _sends_parts(share) or share.model.shared:
+        yield from _gather(share, "mlp.down")
     if share.model.experts:
         yield from _experts_backward(share, layer)
     if share.model.shared or not share.model.experts:
         yield from _perceptron_backward(share)
-    else:
+    elif not _sends_parts(share):
         yield from _sum(share, "mlp.router")
     yield from norm_backward(share, "mlp.norm", with_stream=True)
     yield from _add_backward(share, "attention.add")
@@ -117,7 +119,7 @@ def _queries(share: Share) -> Iterator[Step]:
     sizes = _projections(share)
     for number, (place, columns) in enumerate(sizes):
         if share.split.float8 and not number:
-            yield _cast(place, share.stream)
+            yield from _cast(share, place, share.stream, after_norm=True)
         op = product(share.tokens, columns, share.model.width, float8=share.split.float8)
         kept = HALF * share.tokens * columns
         user = "attention.scores" if share.model.recipe == "megatron" else "attention.core"
@@ -207,7 +209,7 @@ def _perceptron(share: Share) -> Iterator[Step]:
     ways = ("mlp.up", "mlp.gate")[: model.matrices - 1]
     for number, place in enumerate(ways):
         if share.split.float8 and not number:
-            yield _cast(place, share.stream)
+            yield from _cast(share, place, share.stream, after_norm=True)
         op = product(share.tokens, inner, model.width, float8=share.split.float8)
         yield Step(place, op, ((size, "mlp.gelu"),))
     yield Step("mlp.gelu", _activation(share, size), ((size, "mlp.down"),))
@@ -248,54 +250,83 @@ def _activation(share: Share, size: int, *, backward: bool = False) -> Op:
     return streaming(f"{share.model.recipe}.silu_mul{suffix}", read * size, written * size)
 
 
+def _sends_parts(share: Share) -> bool:
+    """Whether ranks that share layers send tokens to experts each for its own part of a sequence.
+
+    Then tokens are gathered where they arrive, between the ranks that share an expert, in place of
+    a gather before they are sent (Singh et al., "A Hybrid Tensor-Expert-Data Parallelism Approach",
+    2023; Megatron's all-to-all dispatcher).
+    """
+    return bool(share.model.experts) and share.split.tensor > 1 and share.split.sequence
+
+
 def _experts(share: Share, layer: int) -> Iterator[Step]:
     """Yield the experts' work on tokens, with the time of the rank that gets the most."""
     model, split = share.model, share.split
+    parts = split.tensor if _sends_parts(share) else 1
     sent, done = share.routed_tokens(layer)
-    token = HALF * model.width
+    token, own = HALF * model.width, share.tokens // parts
     of_expert = HALF * done * share.inner
-    yield Step("mlp.router", product(share.tokens, model.experts, model.width))
-    scores = 4 * share.tokens * model.experts
+    float8 = split.float8 if share.casts_once else ""
+    yield Step("mlp.router", product(own, model.experts, model.width))
+    scores = 4 * own * model.experts
     yield Step("mlp.router", streaming("moe.top_k", scores, scores))
-    moved = streaming("moe.permute", sent * token, sent * token)
+    moved = streaming("moe.permute", sent * token // parts, sent * token // parts)
     yield Step("experts.permute", moved)
     came: Kept = ((done * token, "experts.up"),)
     if split.expert > 1:
-        yield Step("experts.dispatch", all_to_all(max(sent, done) * token), came)
+        here = () if parts > 1 else came
+        exchange = all_to_all(max(sent, done) * token // parts)
+        yield Step("experts.dispatch", exchange, here)
+    if parts > 1:
+        yield Step("experts.gather", all_gather(done * token, parts), came)
+    if split.expert > 1 or parts > 1:
         came = ()
     held = model.experts // split.expert
+    if float8:
+        yield from _cast(share, "experts.up", done * token)
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
-        op = grouped_product(done, share.inner, model.width, held)
+        op = grouped_product(done, share.inner, model.width, held, float8=float8)
         yield Step(place, op, (*came, (of_expert, "experts.gelu")))
         came = ()
     yield Step("experts.gelu", _activation(share, of_expert), ((of_expert, "experts.down"),))
-    yield Step("experts.down", grouped_product(done, model.width, share.inner, held))
+    if float8:
+        yield from _cast(share, "experts.down", of_expert)
+    yield Step("experts.down", grouped_product(done, model.width, share.inner, held, float8=float8))
+    if parts > 1:
+        yield Step("experts.scatter", reduce_scatter(done * token, parts))
     if split.expert > 1:
-        yield Step("experts.combine", all_to_all(max(sent, done) * token))
-    back = streaming("moe.unpermute", sent * token, share.stream)
-    yield Step("experts.unpermute", back, ((sent * token, "experts.unpermute"),))
+        yield Step("experts.combine", all_to_all(max(sent, done) * token // parts))
+    back = streaming("moe.unpermute", sent * token // parts, share.stream // parts)
+    yield Step("experts.unpermute", back, ((sent * token // parts, "experts.unpermute"),))
 
 
 def _experts_backward(share: Share, layer: int) -> Iterator[Step]:
     model, split = share.model, share.split
+    parts = split.tensor if _sends_parts(share) else 1
     sent, done = share.routed_tokens(layer)
-    token, of_expert = HALF * model.width, HALF * done * share.inner
-    back = streaming("moe.unpermute_backward", share.stream + sent * token, sent * token)
+    token, of_expert, own = HALF * model.width, HALF * done * share.inner, share.tokens // parts
+    stream, routed = share.stream // parts, sent * token // parts
+    back = streaming("moe.unpermute_backward", stream + routed, routed)
     yield Step("experts.unpermute", back)
     if split.expert > 1:
-        yield Step("experts.combine", all_to_all(max(sent, done) * token))
+        yield Step("experts.combine", all_to_all(max(sent, done) * token // parts))
+    if parts > 1:
+        yield Step("experts.scatter", all_gather(done * token, parts))
     held = model.experts // split.expert
     sizes = (model.width, share.inner)
     yield from linear_backward(share, "experts.down", done, *sizes, groups=held)
     yield Step("experts.gelu", _activation(share, of_expert, backward=True))
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
         yield from linear_backward(share, place, done, *reversed(sizes), groups=held)
+    if parts > 1:
+        yield Step("experts.gather", reduce_scatter(done * token, parts))
     if split.expert > 1:
-        yield Step("experts.dispatch", all_to_all(max(sent, done) * token))
-    yield Step("experts.permute", streaming("moe.permute_backward", sent * token, share.stream))
-    scores = 4 * share.tokens * model.experts
+        yield Step("experts.dispatch", all_to_all(max(sent, done) * token // parts))
+    yield Step("experts.permute", streaming("moe.permute_backward", routed, stream))
+    scores = 4 * own * model.experts
     yield Step("mlp.router", streaming("moe.top_k_backward", scores, scores))
-    yield from linear_backward(share, "mlp.router", share.tokens, model.experts, model.width)
+    yield from linear_backward(share, "mlp.router", own, model.experts, model.width)
 
 
 # What is the same everywhere.
@@ -304,7 +335,7 @@ def _experts_backward(share: Share, layer: int) -> Iterator[Step]:
 def _gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
     """Yield the gather of a sequence-parallel input; `again` for gradients of weights."""
     if share.split.tensor > 1 and share.split.sequence:
-        size = share.stream // (2 if share.split.float8 else 1)
+        size = share.stream // (2 if share.split.float8 in ("tensorwise", "delayed") else 1)
         overlaps = again or share.split.overlap
         yield Step(place, all_gather(size, share.split.tensor), overlaps=overlaps)
 
@@ -321,16 +352,31 @@ def _sum(share: Share, place: str) -> Iterator[Step]:
         yield Step(place, total(share))
 
 
-def _cast(place: str, size: int, layouts: int = 1) -> Step:
-    """Find the largest of a tensor, then write it in float8, once for each layout (torchao)."""
-    return Step(place, streaming("float8.cast", 2 * size, layouts * size // HALF))
+def _cast(
+    share: Share, place: str, size: int, layouts: int = 1, *, after_norm: bool = False
+) -> Iterator[Step]:
+    """Yield what writes a tensor of `size` bytes in float8, in so many layouts.
+
+    Scaled by the largest of the tensor, it is read to find that, and read again to be written, once
+    for each layout (torchao); by that of a row, read once for each layout, whose rows are others.
+    Transformer Engine reads it once and writes both layouts; scaled by earlier steps, the norm
+    before writes them itself ("LayerNormLinear"), so that they are written in place of the tensor.
+    """
+    scaling = share.split.float8
+    if scaling == "delayed" and after_norm:
+        return
+    if share.casts_once:
+        read, layouts = size, 2
+    else:
+        read = 2 * size if scaling == "tensorwise" else layouts * size
+    yield Step(place, streaming("float8.cast", read, layouts * size // HALF))
 
 
 def _linear(share: Share, place: str, whole: int) -> Iterator[Step]:
     """Yield a map from the shares of what is `whole` on all ranks, and the sum of its outputs."""
     inner = -(-whole // share.split.tensor)
     if share.split.float8:
-        yield _cast(place, HALF * share.tokens * inner)
+        yield from _cast(share, place, HALF * share.tokens * inner)
     op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
     yield from _summed(share, place, [Step(place, op)])
 
@@ -361,15 +407,17 @@ def linear_backward(
     """Yield the gradients of a linear map's input, weights and bias; of `groups` of them at once.
 
     In float8, tokens of the output's gradient are cast for both products, and those of the input,
-    held by the `first` of several maps, for the second.
+    held by the `first` of several maps, for the second, if the forward pass has not kept them so.
     """
     model, size = share.model, share.gradient
-    float8 = share.split.float8 and not groups and place != "mlp.router"
+    float8 = share.split.float8
+    if place == "mlp.router" or (groups and not share.casts_once):
+        float8 = ""
     weights = max(groups, 1) * outputs * inputs
     if float8:
-        yield _cast(place, HALF * tokens * outputs, layouts=2)
+        yield from _cast(share, place, HALF * tokens * outputs, layouts=2)
     if groups:
-        yield Step(place, grouped_product(tokens, inputs, outputs, groups))
+        yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8))
     else:
         yield Step(place, product(tokens, inputs, outputs, float8=float8))
     if not first and model.recipe != "megatron" and not groups:
@@ -379,10 +427,11 @@ def linear_backward(
     def of_weights(op: Op, gradient: int = 0) -> Step:
         return Step(place, op, gradient=gradient, of_weights=True)
 
-    if float8 and first:
-        yield of_weights(_cast(place, HALF * tokens * inputs).op)
+    if float8 and first and not share.casts_once:
+        for step in _cast(share, place, HALF * tokens * inputs):
+            yield of_weights(step.op)
     if groups:
-        yield of_weights(grouped_product(inputs, outputs, tokens, 1))
+        yield of_weights(grouped_product(inputs, outputs, tokens, 1, float8=float8))
     else:
         yield of_weights(product(outputs, inputs, tokens, float8=float8))
     biases = max(groups, 1) * outputs if model.bias and place != "mlp.router" else 0

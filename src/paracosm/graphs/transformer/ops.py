@@ -14,8 +14,11 @@ GROUPED = "aten._grouped_mm.default"
 _COLLECTIVE = "_c10d_functional."
 
 
-def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: bool = False) -> Op:
-    """Return a matrix product, or `batch` of them: [rows, inner] times [inner, columns]."""
+def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: str = "") -> Op:
+    """Return a matrix product, or `batch` of them: [rows, inner] times [inner, columns].
+
+    `float8` says how numbers of one byte are scaled; empty for those of two.
+    """
     shapes: list[tuple[int, ...]] = [(rows, inner), (inner, columns)]
     if batch > 1:
         shapes = [(batch, *shape) for shape in shapes]
@@ -23,22 +26,26 @@ def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: bool
     name = "aten._scaled_mm.default" if float8 else "aten.mm.default"
     return Op(
         "aten.bmm.default" if batch > 1 else name,
-        encode_arguments([TensorArgument(shape, dtype) for shape in shapes], {}),
+        encode_arguments(
+            [TensorArgument(shape, dtype) for shape in shapes],
+            {"scaling": float8} if float8 else {},
+        ),
         flops=2 * batch * rows * columns * inner,
         bytes_read=size * batch * inner * (rows + columns),
         bytes_written=HALF * batch * rows * columns,
     )
 
 
-def grouped_product(rows: int, columns: int, inner: int, groups: int) -> Op:
+def grouped_product(rows: int, columns: int, inner: int, groups: int, *, float8: str = "") -> Op:
     """Return products of `rows` rows in all with the matrices of `groups` experts."""
     shapes = (rows, inner), (groups, inner, columns)
-    tensors = [TensorArgument(shape, "float16") for shape in shapes]
+    dtype, size = ("float8_e4m3fn", 1) if float8 else ("float16", HALF)
+    tensors = [TensorArgument(shape, dtype) for shape in shapes]
     return Op(
         GROUPED,
-        encode_arguments(tensors, {}),
+        encode_arguments(tensors, {"scaling": float8} if float8 else {}),
         flops=2 * rows * columns * inner,
-        bytes_read=HALF * inner * (rows + groups * columns),
+        bytes_read=size * inner * (rows + groups * columns),
         bytes_written=HALF * rows * columns,
     )
 

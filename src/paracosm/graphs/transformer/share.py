@@ -11,6 +11,11 @@ from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.ops import HALF
 from paracosm.rng import SimulationStream, generator
 
+SCALINGS = ("tensorwise", "rowwise", "delayed", "blockwise", "mxfp8")
+"""How numbers of one byte are scaled. By the largest of their tensor, or of a row (torchao); of the
+tensor in earlier steps, of blocks of 128 x 128 and 1 x 128, or of 32 numbers (Transformer Engine;
+the last is the Open Compute Project's microscaling)."""
+
 
 @dataclass(frozen=True)
 class Split:
@@ -30,7 +35,7 @@ class Split:
     capacity: float = 0.0
     # whether gathers and sums along the sequence overlap with the products that they feed or follow
     overlap: bool = False
-    float8: bool = False  # whether linear maps of layers multiply numbers of one byte
+    float8: str = ""  # how numbers of one byte of linear maps are scaled, one of `SCALINGS`, if any
     seed: int = 0  # of the loads
 
 
@@ -96,6 +101,12 @@ class Share:
     @property
     def vocabulary(self) -> int:
         return self.model.padded_vocabulary(self.split.tensor) // self.split.tensor
+
+    @property
+    def casts_once(self) -> bool:
+        """Whether a tensor is read once to be cast to numbers of one byte, in both of the layouts
+        that products take it in, as Transformer Engine does; also by experts."""
+        return self.split.float8 in ("delayed", "blockwise", "mxfp8")
 
     @property
     def gradient(self) -> int:

@@ -58,15 +58,15 @@ class Plan:
     def gathered(self) -> dict[str, Floats]:
         """Bytes of the parameters of every layer that ranks gather, by their role.
 
-        They are in proportion to those of their gradients; with float8, layers with a number are
-        gathered as numbers of one byte, not two.
+        They are in proportion to those of their gradients; with float8 that is scaled by the
+        tensor, layers with a number are gathered as numbers of one byte, not two.
         """
         layer, names = self.layers.layer, self.layers.names
         if self.strategy.sharding != "parameters":
             return {}
         there = layer >= 0
         scale = self.parameters / max(float(self.gradients[there].sum()), 1.0)
-        one_byte = [self.strategy.float8 and is_numbered(name) for name in names]
+        one_byte = [self.strategy.scaling == "tensorwise" and is_numbered(n) for n in names]
         found = {}
         for experts in (False, True):
             role, ranks = self.strategy.sharing(experts)
@@ -173,7 +173,7 @@ def _check_written(graph: Graph, strategy: Strategy) -> None:
     for key, wanted in (
         ("cp", strategy.context),
         ("ep", strategy.expert),
-        ("float8", "yes" if strategy.float8 else "no"),
+        ("float8", strategy.scaling or "no"),
         ("async_tp", "yes" if strategy.async_tp else "no"),
     ):
         made = graph.provenance.get(key, 1 if isinstance(wanted, int) else "no")

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.errors import InputError, shown, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
-from paracosm.graphs.transformer.share import Split
+from paracosm.graphs.transformer.share import SCALINGS, Split
 from paracosm.units import (
     format_bandwidth,
     format_size,
@@ -65,7 +65,9 @@ class Strategy:
     # what is computed again before a layer's backward pass; one of `RECOMPUTED`
     recompute: bool | str = False
     offload: float = 0.0  # bytes/s to the host's memory, where activations wait; 0: they stay
-    float8: bool = False  # whether linear maps of layers multiply numbers of one byte
+    # whether linear maps of layers multiply numbers of one byte, or how these are scaled, one of
+    # `SCALINGS`
+    float8: bool | str = False
     servers: int = 0  # parameter servers, instead of reductions between the workers
     # whether workers go on with what their servers have, without each other
     asynchronous: bool = False
@@ -86,6 +88,8 @@ class Strategy:
         ):
             if name not in valid:
                 raise InputError(f"strategy: {key}: {unknown(kind, name, valid)}")
+        if not isinstance(self.float8, bool) and self.float8 not in SCALINGS:
+            raise InputError(f"strategy: float8: {unknown('scaling', self.float8, SCALINGS)}")
         if self.recompute not in RECOMPUTED.values():
             raise InputError(f"strategy: {_unknown_recompute(self.recompute)}")
         for key in ("bucket", "first_bucket"):
@@ -117,15 +121,20 @@ class Strategy:
     @property
     def needs_sizes(self) -> bool:
         """Whether only a graph made from a transformer's sizes supports it."""
-        return self.context > 1 or self.expert > 1 or self.float8 or self.async_tp
+        return self.context > 1 or self.expert > 1 or bool(self.float8) or self.async_tp
 
     def split(self, seed: int = 0) -> Split:
         """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
         return Split(
             *(self.tensor, self.sequence, self.context, self.expert),
-            *(self.routing, self.capacity, self.async_tp, self.float8),
+            *(self.routing, self.capacity, self.async_tp, self.scaling),
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
+
+    @property
+    def scaling(self) -> str:
+        """How numbers of one byte are scaled; empty where there are none."""
+        return SCALINGS[0] if self.float8 is True else self.float8 or ""
 
     def sharing(self, experts: bool = False) -> tuple[str, int]:
         """Return in which role ranks share parameters, of experts or others, and their number."""
@@ -318,7 +327,7 @@ KEYS = {
 _UNUSED = {"capacity": "no limit", "shard": "all", "offload": "no"}
 """Key -> what its default means."""
 
-YES_OR_NO = ("sequence", "async_tp", "overlap", "float8")
+YES_OR_NO = ("sequence", "async_tp", "overlap")
 RECOMPUTED: dict[str, bool | str] = {
     "no": False,
     "yes": True,
@@ -419,7 +428,9 @@ def _read(key: str, value: str) -> Any:
         if value not in RECOMPUTED:
             raise InputError(f"strategy: {_unknown_recompute(value)}")
         return RECOMPUTED[value]
-    if name in YES_OR_NO:
+    if name == "float8" and value in SCALINGS:
+        return value
+    if name in (*YES_OR_NO, "float8"):
         if value not in ("yes", "no"):
             raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
         return value == "yes"
