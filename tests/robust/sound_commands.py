@@ -45,6 +45,7 @@ QUICK = (
     "replay {trace}",
     "hardware list",
     "hardware show {datasheet}",
+    "hardware stacks",
     "hardware add {datasheet}",
     "report {run}",
     "report {sweep} --out {out}/page.html",

@@ -32,7 +32,7 @@ def test_no_verb_and_no_model_of_a_study_is_left_out() -> None:
     # Their fields are those of TrainConfig, and flags; those of the others are flags.
     plain = {
         *("PlanConfig", "ScheduleTrainConfig", "StrategyTrainConfig"),
-        *("ReplayConfig", "TuneConfig", "DeviceEmulateConfig"),
+        *("ReplayConfig", "TuneConfig", "DeviceEmulateConfig", "ScriptPlanConfig"),
     }
     assert models - written == plain
 

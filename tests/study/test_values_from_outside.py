@@ -40,6 +40,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "model": "llama-8b", "hardware": "h100-sxm", "tokens": 1e9, "batch_tokens": 4e6,
         "max_workers": 8,
     },
+    "ScriptPlanConfig": {"script": __file__, "hardware": "h100-sxm", "workers": 8},
     "ReplayConfig": {"traces": ["rank0.json.gz"]},
     "TuneConfig": {"study": {"relax": {"problem": "laplace2d:4"}}, "tune": "max_sweeps=1..2"},
 }  # fmt: skip

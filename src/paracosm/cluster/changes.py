@@ -95,10 +95,10 @@ class Change:
         return range(self.first, last + 1)
 
     def means(self, kernel: str) -> bool:
-        """Whether its pattern is about a kernel: that has it in its name, or all of it with "*"."""
+        """Whether its pattern is about a kernel: all of its name with "*", else a part of it."""
         pattern = self.pattern.lower()
         if "*" not in pattern:
-            return pattern in kernel.lower()
+            pattern = f"*{pattern}*"
         return fnmatch.fnmatchcase(kernel.lower(), pattern)
 
     def error(self, reason: str) -> InputError:

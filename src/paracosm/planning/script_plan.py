@@ -44,8 +44,9 @@ _EACH = 'with several, a price for each: "h100-sxm: 2.2/h, l4: 0.7/h"'
 
 
 def _names(value: Any) -> Any:
-    names = value.split(",") if isinstance(value, str) else value
-    return tuple(str(name).strip() for name in names)
+    if not isinstance(value, str):
+        return value
+    return tuple(name.strip() for name in value.split(","))
 
 
 def _prices(value: Any) -> Any:
