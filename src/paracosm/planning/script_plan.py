@@ -50,15 +50,20 @@ def _names(value: Any) -> Any:
 
 
 def _prices(value: Any) -> Any:
-    """Read "2.2/h", or "h100-sxm: 2.2/h, l4: 0.7/h"."""
-    if value is None or isinstance(value, dict):
+    """Read "2.2/h", or "h100-sxm: 2.2/h, l4: 0.7/h", also as a mapping."""
+    if value is None:
         return value
-    found: dict[str, Price] = {}
-    for part in str(value).split(","):
-        name, _, text = part.rpartition(":")
-        worth = text.strip()
-        found[name.strip()] = parse_price(worth if "worker" in worth else f"{worth} a worker")
-    return found
+    if isinstance(value, dict):
+        return {str(name): _price(worth) for name, worth in value.items()}
+    parts = (part.rpartition(":") for part in str(value).split(","))
+    return {name.strip(): _price(worth.strip()) for name, _, worth in parts}
+
+
+def _price(worth: Any) -> Price:
+    if isinstance(worth, Price):
+        return worth
+    text = str(worth)
+    return parse_price(text if "worker" in text else f"{text} a worker")
 
 
 def _written(prices: dict[str, Price] | None) -> str | None:
