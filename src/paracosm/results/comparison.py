@@ -75,7 +75,7 @@ def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     arguments = []
     for run in runs:
         known = {name: run.numbers.get(name) for name in ("workers", "batch")}
-        known = {name: value for name, value in known.items() if value is not None}
+        known = {name: value for name, value in known.items() if isinstance(value, int | float)}
         arguments.append(scalar_arguments(run) | known)
     return differing(arguments)
 

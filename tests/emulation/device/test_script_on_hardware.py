@@ -90,6 +90,17 @@ def test_other_hardware_and_changes_need_no_other_run(
     assert other["iteration_time"] > same["iteration_time"]
 
 
+def test_hardware_is_compared_on_one_page(ddp: Path, tmp_path: Path) -> None:
+    for name in ("a100-sxm-80gb", "b200-sxm"):
+        out = str(tmp_path / name)
+        assert main(["emulate", str(ddp), "--hardware", name, "--out", out, "--quiet"]) == 0
+    page = tmp_path / "compared.html"
+    runs = [str(tmp_path / name) for name in ("a100-sxm-80gb", "b200-sxm")]
+    assert main(["report", *runs, "--out", str(page)]) == 0
+    text = page.read_text()
+    assert all(name in text for name in ("a100-sxm-80gb", "b200-sxm"))
+
+
 def test_faster_hardware_makes_nothing_slower(
     ddp: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

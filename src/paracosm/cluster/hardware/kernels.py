@@ -35,11 +35,11 @@ from paracosm.validation import validated
 
 Tflops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-SUSTAINED = 0.87
+SUSTAINED = 0.9
 """Share of its rate that a kernel keeps in a training run, where a device is at its power limit all
-the time and lowers its clock; timed alone it runs for milliseconds. An A100 under load ran at 1,200
-of 1,410 MHz, 0.85 of its clock, and FlashAttention-2 kept 187 of 211 Tflop/s, 0.89 (4,096 tokens;
-github.com/liangan1/GPU_travel, performance/flash-attn/README.md): between the two."""
+the time and lowers its clock; timed alone it runs for milliseconds. On an A100 that ran at 1,200 of
+1,410 MHz under load FlashAttention-2 kept 0.88 to 0.93 of its rate, 0.9 in the mean (six timings,
+github.com/liangan1/GPU_travel, performance/flash-attn/README.md)."""
 
 UNMEASURED = math.log(1.2)
 """Half-width of the interval (of the logarithm) that is added for a device of a family of which
