@@ -34,10 +34,10 @@ def test_numbers_are_multiplied_by_their_kernels_where_the_device_has_them() -> 
         find_hardware(name).device for name in ("h100-sxm", "b200-sxm", "a100-sxm-80gb")
     )
     products = load_kernels().products
-    assert products_of("bfloat16", "delayed", h100) == (products["bfloat16"], "bfloat16")
-    assert products_of("float8", "rowwise", h100) == (products["float8 rowwise"], "float8")
-    assert products_of("float8", "delayed", h100) == (products["float8 tensorwise"], "float8")
-    assert products_of("float8", "mxfp8", b200) == (products["mxfp8"], "float8")
+    assert products_of("bfloat16", "delayed", h100) is products["bfloat16"]
+    assert products_of("float8", "rowwise", h100) is products["float8 rowwise"]
+    assert products_of("float8", "delayed", h100) is products["float8 tensorwise"]
+    assert products_of("float8", "mxfp8", b200) is products["mxfp8"]
     assert products_of("float32", "delayed", h100) is None
     with pytest.raises(InputError, match="float8=mxfp8: NVIDIA H100 SXM5 80 GB does not multiply"):
         products_of("float8", "mxfp8", h100)

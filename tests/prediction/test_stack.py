@@ -104,3 +104,10 @@ def test_what_a_stack_or_device_has_not_is_refused_in_one_line(
     with pytest.raises((InputError, ValueError)) as error:
         predicted(**asked)
     assert message in str(error.value)
+
+
+def test_a_tpu_is_driven_by_a_host_as_a_gpu_is() -> None:
+    asked = {**LLAMA, "hardware": "tpu-v5p", "strategy": "fsdp", "workers": (8,)}
+    summary = predicted(**asked)
+    assert summary.launch > 0
+    assert predicted(**asked, launch=0.1).iteration_time > summary.iteration_time

@@ -163,8 +163,8 @@ def _catalogued(
     config: PredictConfig, hardware: Hardware, tensor: int, say: Announce, seed: int
 ) -> TimedReplica:
     """Return the replica on other hardware, from its datasheet."""
-    gpu = hardware.device.kind == "gpu"
-    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say, seed)
+    kind = "cpu" if hardware.device.kind == "cpu" else "cuda"
+    graph, captured_for = _graph(config, kind, tensor, say, seed)
     if graph.is_timed:
         raise InputError(
             f"hardware: has no effect, leave it out: {config.graph} has the durations of its ops"
@@ -174,7 +174,7 @@ def _catalogued(
         durations, correction = _corrected(config, hardware, graph, durations, say, seed)
     common = common_error(hardware, correction, load_efficiencies())
     found = Found(durations, 0, {}, None, 0.0, common, {})
-    launch = _launch(config, found, "cuda" if gpu else "cpu")
+    launch = _launch(config, found, kind)
     return TimedReplica(
         *(graph, captured_for, None, "", found, *launch),
         hardware=hardware,

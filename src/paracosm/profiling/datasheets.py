@@ -199,14 +199,14 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
     if found is None or sizes_of_product is None:
         return None
     seconds = product_seconds(
-        found[0],
+        found,
         device,
         sizes_of_product,
         read=op.bytes_read,
         written=op.bytes_written,
         clock=SUSTAINED,
     )
-    return OpTime(seconds, *kernel_spread(found[0], device))
+    return OpTime(seconds, *kernel_spread(found, device))
 
 
 def _attention_sizes(

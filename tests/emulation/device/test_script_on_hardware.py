@@ -117,6 +117,7 @@ def test_faster_hardware_makes_nothing_slower(
     [
         (["--hardware", "h100", "x.py"], 'unknown hardware "h100": did you mean'),
         (["--hardware", "cpu-2-core", "x.py"], "is a CPU: a script is recorded on it as one rank"),
+        (["--hardware", "tpu-v5p", "x.py"], "is a TPU: scripts are recorded for GPUs and CPUs"),
         (["--hardware", "h100-sxm", "x.py"], "x.py: no such script"),
         (["--hardware", "h100-sxm", "--rank", "4", "x.py"], "ranks 0 to 3, not 4"),
         (["--hardware", "h100-sxm", "--sharing", "serial", "x.py"], "links are the node's"),

@@ -70,16 +70,15 @@ class Stack(BaseModel):
         return load_kernels().attention[name]
 
 
-def products_of(dtype: str, scaling: str, device: Device) -> tuple[ProductKernel, str] | None:
-    """Return the products of a type of number, and the type by whose peak they are; None for types
-    that are not multiplied on tensor cores.
+def products_of(dtype: str, scaling: str, device: Device) -> ProductKernel | None:
+    """Return the products of a type of number; None for types that tensor cores do not multiply.
 
     Raises:
         InputError: the device does not multiply numbers that are scaled so.
     """
     products = load_kernels().products
     if dtype in ("bfloat16", "float16"):
-        return products["bfloat16"], dtype
+        return products["bfloat16"]
     if dtype != "float8":
         return None
     device.peak("float8")
@@ -90,7 +89,7 @@ def products_of(dtype: str, scaling: str, device: Device) -> tuple[ProductKernel
             "float8=tensorwise, or leave it to the stack"
         )
     name = scaling if scaling in products else f"float8 {scaling}"
-    return products.get(name) or products["float8 tensorwise"], "float8"
+    return products.get(name) or products["float8 tensorwise"]
 
 
 def find_stack(name: str) -> Stack:

@@ -236,7 +236,12 @@ class DeviceEmulateConfig(ClusterFields):
                 f"rank: a world of {self.world:,} has ranks 0 to {self.world - 1:,}, not "
                 f"{self.rank:,}"
             )
-        if self.device.device.kind != "gpu" and self.world > 1:
+        if self.device.device.kind == "tpu":
+            raise InputError(
+                f"hardware: {self.device.name} is a TPU: scripts are recorded for GPUs and CPUs; "
+                "paracosm predict takes it, for a model by its name"
+            )
+        if self.device.device.kind == "cpu" and self.world > 1:
             raise InputError(
                 f"hardware: {self.device.name} is a CPU: a script is recorded on it as one rank of "
                 "one: --world-size 1, or leave --hardware out, and the script runs on this machine"
