@@ -31,6 +31,7 @@ class Transformer:
     sequence: int  # tokens of an example
     vocabulary: int = 50_257
     kv_heads: int = 0  # of keys and values; as many as `heads` where it is 0
+    head: int = 0  # width of a head; `width` over `heads` where it is 0
     inner: int = 0  # width of the perceptron, or of an expert; four times `width` where it is 0
     gated: bool = False  # whether the perceptron has a gate (SwiGLU): three matrices, not two
     rotary: bool = False  # positions by rotating queries and keys, not from a table
@@ -49,7 +50,7 @@ class Transformer:
                 raise InputError(
                     f"transformer: {name} must be 1 or more, not {getattr(self, name)}"
                 )
-        if self.width % self.heads:
+        if self.width % self.heads and not self.head:
             raise InputError(
                 f"transformer: {self.heads} heads do not divide a width of {self.width}"
             )
@@ -74,7 +75,7 @@ class Transformer:
 
     @property
     def head_width(self) -> int:
-        return self.width // self.heads
+        return self.head or self.width // self.heads
 
     @property
     def matrices(self) -> int:
@@ -84,9 +85,10 @@ class Transformer:
     @property
     def attention_parameters(self) -> int:
         """Of one layer: queries, keys, values, output, their biases."""
-        rows = self.width + 2 * self.kv_heads * self.head_width
+        queries = self.heads * self.head_width
+        rows = queries + 2 * self.kv_heads * self.head_width
         biases = rows + self.width if self.bias else 0
-        return self.width * (rows + self.width) + biases
+        return self.width * (rows + queries) + biases
 
     @property
     def expert_parameters(self) -> int:

@@ -7,16 +7,10 @@ from functools import lru_cache
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op, decode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.layer import (
-    Step,
-    layer_backward,
-    layer_forward,
-    norm,
-    norm_backward,
-    total,
-)
-from paracosm.graphs.transformer.ops import HALF, all_gather, product, streaming
+from paracosm.graphs.transformer.layer import layer_backward, layer_forward
+from paracosm.graphs.transformer.ops import HALF, Step, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
+from paracosm.graphs.transformer.steps import norm, norm_backward, total
 
 
 def transformer_graph(

@@ -3,6 +3,8 @@
 Numbers have two bytes (half precision), those in float8 one, masks of dropout one.
 """
 
+from dataclasses import dataclass
+
 from paracosm.graphs.flops import attention_flops
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
@@ -12,6 +14,22 @@ HALF = 2
 FLASH = "aten._scaled_dot_product_flash_attention"
 GROUPED = "aten._grouped_mm.default"
 _COLLECTIVE = "_c10d_functional."
+
+Kept = tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op at its place in the layer."""
+
+    place: str  # "attention.qkv"
+    op: Op  # a collective communicates
+    # bytes of each result that the backward pass needs, and the place whose backward pass is the
+    # last to need it; "" where the next layer's first norm is
+    kept: Kept = ()
+    gradient: int = 0  # bytes of the gradient of weights that it makes
+    of_weights: bool = False  # whether nothing but the optimizer waits for it
+    overlaps: bool = False  # whether the next step overlaps it, and the one after waits for both
 
 
 def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: str = "") -> Op:
@@ -51,9 +69,17 @@ def grouped_product(rows: int, columns: int, inner: int, groups: int, *, float8:
 
 
 def flash(
-    batch: int, heads: int, kv_heads: int, queries: int, keys: int, width: int, *, backward: bool
+    batch: int,
+    heads: int,
+    kv_heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    *,
+    backward: bool,
+    causal: bool = True,
 ) -> Op:
-    """Return causal attention that keeps its scores on chip, of which it computes half.
+    """Return attention that keeps its scores on chip, of which it computes half if it is causal.
 
     Its bytes are those of queries, keys, values and output, and backward of their gradients.
     """
@@ -63,7 +89,7 @@ def flash(
     return Op(
         f"{FLASH}{'_backward' if backward else ''}.default",
         encode_arguments([TensorArgument(shape, "float16") for shape in shapes], {}),
-        flops=attention_flops(shapes[0], keys, width, causal=True, backward=backward),
+        flops=attention_flops(shapes[0], keys, width, causal=causal, backward=backward),
         bytes_read=(3 if backward else 1) * of_queries + 2 * of_keys,
         bytes_written=of_queries + (2 * of_keys if backward else 0),
     )
@@ -80,19 +106,20 @@ def all_reduce(size: int) -> Op:
     return _collective("all_reduce", size, size, "tensor")
 
 
-def all_gather(size: int, ranks: int) -> Op:
+def all_gather(size: int, ranks: int, group: str = "tensor") -> Op:
     """Return the exchange after which each of `ranks` has all of a vector of `size` bytes."""
-    return _collective("all_gather_into_tensor", size // ranks, size, "tensor")
+    return _collective("all_gather_into_tensor", size // ranks, size, group)
 
 
-def reduce_scatter(size: int, ranks: int) -> Op:
+def reduce_scatter(size: int, ranks: int, group: str = "tensor") -> Op:
     """Return the sum of a vector of `size` bytes, of which each of `ranks` gets a part."""
-    return _collective("reduce_scatter_tensor", size, size // ranks, "tensor")
+    return _collective("reduce_scatter_tensor", size, size // ranks, group)
 
 
-def all_to_all(size: int) -> Op:
-    """Return an exchange in which each rank sends `size` bytes to the others that share experts."""
-    return _collective("all_to_all_single", size, size, "expert")
+def all_to_all(size: int, group: str = "expert") -> Op:
+    """Return an exchange in which each rank sends `size` bytes to the others, of those that share
+    experts where nothing else is said."""
+    return _collective("all_to_all_single", size, size, group)
 
 
 def permute(size: int) -> Op:

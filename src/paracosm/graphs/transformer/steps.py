@@ -1,0 +1,167 @@
+"""What the parts of a layer have in common: norms, linear maps, their collectives and casts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from paracosm.graphs.graph import Op
+from paracosm.graphs.transformer.ops import (
+    HALF,
+    Step,
+    all_gather,
+    all_reduce,
+    grouped_product,
+    product,
+    reduce_scatter,
+    streaming,
+)
+from paracosm.graphs.transformer.share import Share
+
+
+def gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
+    """Yield the gather of a sequence-parallel input; `again` for gradients of weights."""
+    if share.split.tensor > 1 and share.split.sequence:
+        size = share.stream // (2 if share.split.float8 in ("tensorwise", "delayed") else 1)
+        overlaps = again or share.split.overlap
+        yield Step(place, all_gather(size, share.split.tensor), overlaps=overlaps)
+
+
+def total(share: Share) -> Op:
+    """Return the sum of the residual stream over the ranks that share layers."""
+    if share.split.sequence:
+        return reduce_scatter(share.stream, share.split.tensor)
+    return all_reduce(share.stream)
+
+
+def reduced(share: Share, place: str) -> Iterator[Step]:
+    if share.split.tensor > 1:
+        yield Step(place, total(share))
+
+
+def cast(
+    share: Share, place: str, size: int, layouts: int = 1, *, after_norm: bool = False
+) -> Iterator[Step]:
+    """Yield what writes a tensor of `size` bytes in float8, in so many layouts.
+
+    Scaled by the largest of the tensor, it is read to find that, and read again to be written, once
+    for each layout (torchao); by that of a row, read once for each layout, whose rows are others.
+    Transformer Engine reads it once and writes both layouts; scaled by earlier steps, the norm
+    before writes them itself ("LayerNormLinear"), so that they are written in place of the tensor.
+    """
+    scaling = share.split.float8
+    if scaling == "delayed" and after_norm:
+        return
+    if share.casts_once:
+        read, layouts = size, 2
+    else:
+        read = 2 * size if scaling == "tensorwise" else layouts * size
+    yield Step(place, streaming("float8.cast", read, layouts * size // HALF))
+
+
+def linear(share: Share, place: str, whole: int) -> Iterator[Step]:
+    """Yield a map from the shares of what is `whole` on all ranks, and the sum of its outputs."""
+    inner = -(-whole // share.split.tensor)
+    if share.split.float8:
+        yield from cast(share, place, HALF * share.tokens * inner)
+    op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
+    yield from summed(share, place, [Step(place, op)])
+
+
+def summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps and the sum of their output, concurrent with the last except gradients of
+    weights: piece by piece, as products are done (Wang et al., "Overlap Communication with
+    Dependent Computation via Decomposition", 2023)."""
+    found = list(steps)
+    sums = list(reduced(share, place))
+    if sums and share.split.overlap:
+        last = max(n for n, step in enumerate(found) if not step.of_weights)
+        found.insert(last, replace(sums.pop(), overlaps=True))
+    yield from found
+    yield from sums
+
+
+def linear_backward(
+    share: Share,
+    place: str,
+    tokens: int,
+    outputs: int,
+    inputs: int,
+    *,
+    groups: int = 0,
+    first: bool = False,
+) -> Iterator[Step]:
+    """Yield the gradients of a linear map's input, weights and bias; of `groups` of them at once.
+
+    In float8, tokens of the output's gradient are cast for both products, and those of the input,
+    held by the `first` of several maps, for the second, if the forward pass has not kept them so.
+    """
+    model, size = share.model, share.gradient
+    float8 = share.split.float8
+    if place == "mlp.router" or (groups and not share.casts_once):
+        float8 = ""
+    weights = max(groups, 1) * outputs * inputs
+    if float8:
+        yield from cast(share, place, HALF * tokens * outputs, layouts=2)
+    if groups:
+        yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8))
+    else:
+        yield Step(place, product(tokens, inputs, outputs, float8=float8))
+    if not first and model.recipe != "megatron" and not groups:
+        stream = HALF * tokens * inputs
+        yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
+
+    def of_weights(op: Op, gradient: int = 0) -> Step:
+        return Step(place, op, gradient=gradient, of_weights=True)
+
+    if float8 and first and not share.casts_once:
+        for step in cast(share, place, HALF * tokens * inputs):
+            yield of_weights(step.op)
+    if groups:
+        yield of_weights(grouped_product(inputs, outputs, tokens, 1, float8=float8))
+    else:
+        yield of_weights(product(outputs, inputs, tokens, float8=float8))
+    biases = max(groups, 1) * outputs if model.bias and place != "mlp.router" else 0
+    if biases:
+        bias = HALF * tokens * outputs
+        yield of_weights(streaming("aten.sum.dim_IntList", bias, HALF * outputs))
+    read = HALF * weights if size > HALF else 2 * HALF * weights
+    name = "aten._to_copy.default" if size > HALF else "aten.add_.Tensor"
+    yield of_weights(streaming(name, read, size * weights), size * (weights + biases))
+
+
+def activation(share: Share, size: int, *, backward: bool = False) -> Op:
+    suffix = "_backward" if backward else ""
+    if not share.model.gated:
+        return streaming(f"aten.gelu{suffix}.default", (1 + backward) * size, size)
+    eager = share.model.recipe == "eager"  # SiLU, then the product with the gate
+    there, back = ((3, 2), (6, 3)) if eager else ((2, 1), (3, 2))
+    read, written = back if backward else there
+    return streaming(f"{share.model.recipe}.silu_mul{suffix}", read * size, written * size)
+
+
+def norm(share: Share, streams: int = 1) -> Op:
+    """Return the norm of the residual stream, or of the sum of two `streams`, which is kept."""
+    size = share.local
+    if not share.model.rms:
+        name = "aten.native_layer_norm.default"
+    elif share.model.recipe == "eager":  # cast, square, mean, product, cast, product with weights
+        return streaming("eager.rms_norm", 9 * size, 7 * size)
+    else:
+        name = "compiled.rms_norm"
+    return streaming(name, streams * size, streams * size)
+
+
+def norm_backward(share: Share, place: str, *, with_stream: bool = False) -> Iterator[Step]:
+    """Yield the gradient of a norm, and its sum with that of the residual stream."""
+    size, model = share.local, share.model
+    gradient = share.gradient * model.norm_parameters
+    fused = with_stream and model.recipe == "compiled"
+    read = (3 if fused else 2) * size
+    if not model.rms:
+        op = streaming("aten.native_layer_norm_backward.default", read, size)
+    elif model.recipe == "eager":
+        op = streaming("eager.rms_norm_backward", 24 * size, 12 * size)
+    else:
+        op = streaming("compiled.rms_norm_backward", read, size)
+    yield Step(place, op, gradient=gradient)
+    if with_stream and not fused:
+        yield Step(place, streaming("aten.add.Tensor", 2 * size, size))
