@@ -40,6 +40,11 @@ def parse_expression(text: object, kind: str) -> tuple[str, list[str], dict[str,
     return name.lower(), positional, named
 
 
+def split_list(text: str) -> list[str]:
+    """Return the parts of a list of such names: `asgd, ssp(slack=3, cache=true)` has two."""
+    return [part.strip() for part in _COMMA.split(text)]
+
+
 def bind(
     name: str, positional: Sequence[str], named: Mapping[str, str], parameters: Collection[str]
 ) -> dict[str, str]:

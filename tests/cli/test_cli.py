@@ -173,6 +173,8 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--servers", "1000000000"], "less than or equal to 10000,"),
         (["train", "--updates", "1000000000"], "less than or equal to 100000000"),
         (["train", "--workers", "1,2"], "a list of workers is a sweep, which needs a folder"),
+        (["train", "--algorithm", "asgd, ssgd"], "a list of algorithms is a sweep, which needs"),
+        (["train", "--lr", "0.1,"], "a list of learning rates is a sweep, which needs a folder"),
         (["train", "--workers", "2..1"], "is not a range"),
         (["train", "--what-if", "worker 9: compute 2x slower"], "there are workers 0 to 3, not 9"),
         (["train", "--what-if", "link 0-9: latency 1 ms"], '"worker9"'),

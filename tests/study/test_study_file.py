@@ -58,6 +58,25 @@ def test_a_list_of_numbers_of_workers_is_a_sweep(tmp_path: Path) -> None:
         assert not study.with_arguments(None, {"workers": "3"}).is_sweep
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"algorithm": "asgd, ssp(slack=2, cache=true),ssgd", "lr": "0.1,0.2"},
+        {"algorithm": ["asgd", "ssp(slack=2, cache=true)", "ssgd"], "lr": [0.1, 0.2]},
+        {"algorithm": ("asgd", "ssp(2, true)", "ssgd"), "lr": (0.1, "0.2")},
+    ],
+)
+def test_a_list_of_what_a_run_takes_one_of_is_a_sweep(asked: dict[str, Any]) -> None:
+    points = Study(train={**asked, "updates": 3}).points("test")
+    assert [(str(p.config.algorithm), p.config.lr) for p in points] == [
+        (algorithm, lr)
+        for algorithm in ("asgd", "ssp(slack=2, cache=True)", "ssgd")
+        for lr in (0.1, 0.2)
+    ]
+    plan = {"profile": "none.profile", "target": "loss <= 1", "workers": "1,2", **asked}
+    assert not Study(plan=plan).is_sweep
+
+
 def test_a_flag_sweeps_over_workers_beside_the_grid_of_the_study() -> None:
     study = Study(train={"workers": 3}, over={"lr": [0.1, 0.2]})
     points = study.with_arguments(None, {"workers": "1..2"}).points("test")

@@ -90,7 +90,7 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
     where = str(file) if file is not None else "command line"
     study = _study_in(file, verb, values).with_arguments(flags.seed, values)
     if flags.out is None and study.is_sweep:
-        names = " and ".join(study.counts)
+        names = " and ".join(_SEVERAL.get(name, name) for name in study.lists)
         subject = f"a list of {names} is a sweep, which" if names else "a study with a grid"
         raise InputError(f"{where}: {subject} needs a folder to write: give --out")
     points = study.points(where)
@@ -115,6 +115,10 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
         return _run_one(points[0], flags, log)
     assert flags.out is not None
     return _run_sweep_of(study, points, flags.out, flags)
+
+
+_SEVERAL = {"algorithm": "algorithms", "lr": "learning rates"}
+"""Of an argument, where its plural is another word."""
 
 
 def _study_in(file: Path | None, verb: str, values: Mapping[str, Any]) -> Study:

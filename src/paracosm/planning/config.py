@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -19,6 +18,7 @@ from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
+from paracosm.expression import split_list
 from paracosm.faults.node_failures import FailureFields
 from paracosm.models.shards import ALL
 from paracosm.price import Price, parse_price
@@ -32,11 +32,9 @@ from paracosm.units import format_number, parse_number
 
 MOST_SEEDS = 1000
 
-_COMMA = re.compile(r",(?![^(]*\))")  # but not those between parentheses
-
 
 def _algorithms(value: Any) -> Any:
-    parts = _COMMA.split(value) if isinstance(value, str) else value
+    parts = split_list(value) if isinstance(value, str) else value
     if isinstance(parts, Algorithm | type):
         parts = [parts]
     if not isinstance(parts, list | tuple) or not parts:

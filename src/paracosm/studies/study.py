@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import MOST_LEVELS, read_yaml
 from paracosm.errors import InputError, shown, unknown
+from paracosm.expression import split_list
 from paracosm.studies.kinds import KINDS
 from paracosm.units import WIDEST, is_too_wide
 from paracosm.validation import validated
@@ -37,6 +38,7 @@ MOST_RUNS = 1_000_000
 """Of one study."""
 
 _COUNTS = ("workers", "processors", "world_size")
+_LISTED = ("algorithm", "lr")
 
 
 class Study(BaseModel):
@@ -69,21 +71,27 @@ class Study(BaseModel):
         return validated(Study, {**content, self.kind: {**self.arguments, **arguments}}, self.kind)
 
     @property
-    def counts(self) -> Grid:
-        """The lists of numbers of workers of which each run takes one, as in `1,2,4..64`.
+    def lists(self) -> Grid:
+        """The lists of values of which each run takes one: `1,2,4..64` workers, `asgd, ssgd`.
 
-        That is a sweep in every kind of run that does not itself compare numbers of workers.
+        That is a sweep in every kind of run that does not itself compare such values.
 
         Raises:
             InputError: a list that cannot be read.
         """
         model = KINDS[self.kind].model(self.arguments)
         synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-        counts: Grid = {}
+        lists: Grid = {}
         for key, value in self.arguments.items():
             name = synonyms.get(key, key)
             field = model.model_fields.get(name)
-            if name not in _COUNTS or field is None or not _is_one_number(field.annotation):
+            if field is None or get_origin(field.annotation) is tuple:
+                continue
+            if name in _LISTED:
+                parts = split_list(value) if isinstance(value, str) else value
+                if isinstance(parts, list | tuple) and len(parts) > 1:
+                    lists[key] = list(parts)
+            if name not in _COUNTS or not _is_one_number(field.annotation):
                 continue
             if isinstance(value, list) or (isinstance(value, str) and re.search(r",|\.\.", value)):
                 try:
@@ -91,8 +99,8 @@ class Study(BaseModel):
                 except InputError as error:
                     raise InputError(f"{key}: {error}") from None
                 if len(numbers) > 1:
-                    counts[key] = list(numbers)
-        return counts
+                    lists[key] = list(numbers)
+        return lists
 
     @property
     def kind(self) -> str:
@@ -149,8 +157,8 @@ class Study(BaseModel):
 
     @property
     def is_sweep(self) -> bool:
-        """Whether the study has a grid, or a list of numbers of workers."""
-        return bool(self.over or self.counts)
+        """Whether the study has a grid, or a list of values."""
+        return bool(self.over or self.lists)
 
     def points(self, where: str) -> list[Point]:
         """Return each run of the study once, in the order of the file.
@@ -183,8 +191,8 @@ class Study(BaseModel):
         return list(points.values())
 
     def _grids(self) -> list[Grid]:
-        counts = self.counts
-        return [{**counts, **grid} for grid in self._over() or [{}]]
+        lists = self.lists
+        return [{**lists, **grid} for grid in self._over() or [{}]]
 
     def _over(self) -> list[Grid]:
         return self.over if isinstance(self.over, list) else [self.over]
