@@ -29,6 +29,8 @@ class Scenario:
     down: list[float]
     dropout: float
     timeout: float = INF
+    take: int = 0  # how many end a round; 0 for all
+    at_least: int = 1  # how many a round needs
 
 
 @dataclass
@@ -111,18 +113,21 @@ def rounds(scenario: Scenario) -> Outcome:
         deadline = now + scenario.timeout
         fates = sorted((*crowd.take_part(client, now, reads), client) for client in taken)
         came: list[int] = []
-        while fates and (not came or fates[0][0] <= deadline):
+        while fates and (len(came) < scenario.at_least or fates[0][0] <= deadline):
+            if scenario.take and len(came) == scenario.take:
+                break
             now, how, client = fates.pop(0)
             if how == "arrives":
                 came.append(client)
             else:
                 outcome.lost.append((now, how, client))
         if fates:
-            now = max(now, deadline)
+            if len(came) != scenario.take:
+                now = max(now, deadline)
             outcome.lost += [(now, "late", client) for _, _, client in fates]
         crowd.idle |= set(taken)
         reads = True
-        if came:
+        if len(came) >= scenario.at_least:
             made += 1
             outcome.applied += [(now, client) for client in came]
     return outcome

@@ -142,7 +142,41 @@ def test_rounds_do_what_the_plain_program_says(seed: int, tmp_path: Path) -> Non
     agree(result, rounds(scenario))
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_rounds_of_those_who_come_first_do_what_the_plain_program_says(
+    seed: int, tmp_path: Path
+) -> None:
+    scenario = scenario_of(300 + seed, (4.0, 8.0, float("inf"))[seed % 3])
+    scenario.active = min(5, len(scenario.intervals))
+    scenario.take = (0, 2, 3)[seed % 3]
+    scenario.at_least = 1 + seed % 2
+    limit = {} if scenario.timeout == float("inf") else {"round_timeout": scenario.timeout}
+    asked = f"steps={scenario.steps}, take={scenario.take}, at_least={scenario.at_least}"
+    agree(as_simulated(scenario, f"fedavg({asked})", tmp_path, **limit), rounds(scenario))
+    assert (scenario.take > 0) <= any(how == "late" for _, how, _ in rounds(scenario).lost)
+
+
 # By hand
+
+
+def test_a_round_with_too_few_reports_begins_again(tmp_path: Path) -> None:
+    # Client 1 goes at 1.5 s, when client 0 has reported: that is not enough, and both places are
+    # taken anew by clients 0 and 2, who report a second later.
+    there = trace(tmp_path / "trace.csv", [[(0.0, 99.0)], [(0.0, 1.5)], [(1.2, 99.0)]])
+    speeds = write(tmp_path / "speeds.csv", "client,speed", ["0,1", "1,0.25", "2,1"])
+    result = run(
+        algorithm="fedavg(steps=1, at_least=2)",
+        clients=3,
+        updates=1,
+        availability=there,
+        client_speed=speeds,
+    )
+    assert sorted(rows(result, "client", "gone")) == [
+        (1.5, "gone", 1),
+        (2.5, "client", 0),
+        (2.5, "client", 2),
+    ]
+    assert result.summary.dropped == 2
 
 
 def test_a_round_goes_on_at_its_time_out_with_those_that_came(tmp_path: Path) -> None:
@@ -449,6 +483,13 @@ def test_clients_that_were_never_picked_cost_some_bytes() -> None:
         ({"clients": 9, "algorithm": "ssp(cache=True)"}, "keeps state at each worker"),
         ({"clients": 9, "batch_of": "worker 1: 64"}, "with one batch"),
         ({"clients": 9, "servers": 2}, "1 server picks them, not 2"),
+        ({"algorithm": "fedavg(take=3)"}, r"take must be at most the number of workers \(2\), of"),
+        ({"algorithm": "fedavg(take=1)", "servers": 2}, "take runs on 1 server, not 2"),
+        ({"algorithm": "fedavg(at_least=2)"}, "at_least=2 has no effect where nobody is lost"),
+        (
+            {"clients": 9, "dropout": 0.1, "algorithm": "fedavg(take=1, at_least=2)"},
+            "at_least must be at most take, 1, got 2",
+        ),
         ({"clients": 9, "sampling": "by-size"}, "by-size has no effect"),
         ({"clients": 9, "compute": "recorded(1s, 2s, cycle=true)"}, "neither measured nor"),
         ({"clients": 9, "sharing": "packets(1KiB)"}, "cannot withdraw the messages"),

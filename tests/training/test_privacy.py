@@ -235,8 +235,12 @@ def test_rounds_of_drawn_clients_give_less_away() -> None:
     assert drawn.summary.epsilon == pytest.approx(renyi.epsilon(3 / 12, 2.0, 10, 1e-5), rel=0.02)
     assert "each of a share of 0.25 taken as a draw of a fixed number" in str(drawn.summary.privacy)
     # Weights by examples, or how many come in time, would tell who was drawn.
-    for known in ({"shards": "sizes(0.5)"}, {"round_timeout": "1h"}):
-        told = run(**common, **known, algorithm="fedavg(steps=2)", clients=12)
+    for known in (
+        {"shards": "sizes(0.5)"},
+        {"round_timeout": "1h"},
+        {"algorithm": "fedavg(steps=2, take=2)"},
+    ):
+        told = run(**{**common, "algorithm": "fedavg(steps=2)", "clients": 12, **known})
         assert told.summary.epsilon == pytest.approx(by_participation(told), rel=0.02)
     # Nobody draws who comes next by rounds, so a client is hidden by the noise alone.
     buffered = run(**common, algorithm="fedbuff(buffer=2, steps=2)", clients=12)

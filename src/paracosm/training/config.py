@@ -26,6 +26,7 @@ from paracosm.models.shards import ALL, has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.federated import FedAvg
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
 from paracosm.training.compression.codecs import Codec, parse_codec
@@ -428,6 +429,15 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         return None
 
     def _check_clients(self) -> None:
+        rounds_end = self.clients is not None and (
+            self.round_timeout is not None or self.availability is not None or self.dropout > 0
+        )
+        if isinstance(self.algorithm, FedAvg) and self.algorithm.at_least > 1 and not rounds_end:
+            raise ValueError(
+                f"algorithm: at_least={self.algorithm.at_least} has no effect where nobody is lost "
+                "or late: give --clients and --round-timeout, --dropout or --availability, or "
+                "leave it out"
+            )
         if self.clients is None:
             return
         compute = self.compute_distribution()

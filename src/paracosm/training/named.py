@@ -19,7 +19,8 @@ def arguments_of(
     kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values of a dataclass's fields that `parse_expression` found in a text."""
-    kinds = {field.name: type(field.default) for field in fields(kind)}
+    ordered = sorted(fields(kind), key=lambda field: bool(field.kw_only))
+    kinds = {field.name: type(field.default) for field in ordered}
     for key, each in kinds.items():
         if each not in _WANTED:
             raise InputError(

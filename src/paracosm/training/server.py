@@ -29,6 +29,8 @@ class ParameterServer(Worker):
         self.workers = state.workers  # the names of all, in the order of their indices
         # How many there are, of whom some take part at a time
         self.clients = len(state.workers) if state.clients is None else state.clients.count
+        # Who waits for the update of a round: all, unless it took those who came first
+        self.waiting: Sequence[str] = self.workers
         self._state = state
         self._serve = serve
         self._index = index
@@ -65,25 +67,33 @@ class ParameterServer(Worker):
             push = await self.recv(tag=Tag.PUSH)
         return self._contribution(push)
 
-    async def receive_all(self) -> list[Contribution]:
+    async def receive_all(self, take: int = 0, at_least: int = 1) -> list[Contribution]:
         """Wait for what every worker pushes in this round; return it as it came, at least one.
 
         Where clients take turns, the round is of those who take part as it begins. It goes on
         without those that are lost; from the time-out on, with those that have come, or the first
         that comes. Where all are lost it begins again with others.
+
+        Args:
+            take: how many end the round; 0 for all. Clients that are not done are told to stop; a
+                worker that comes late is answered and joins the round that goes on. `waiting` has
+                those who are to be answered after the update.
+            at_least: how many a round needs, in place of one. It waits for them beyond its
+                time-out; where too many are lost, what has come is dropped too.
         """
         places = self._places
         if places is None:
-            return [await self.receive() for _ in self.workers]
+            return await (self._receive_first(take) if take else self._receive_each())
         if self._store.version >= self._state.last_update:
             await self._finish()
         arrived: list[Contribution] = []
         while not arrived:
             missing = await places.begin_round()
             deadline = self.sim.now + places.round_timeout
-            while missing:
+            lost = places.without_progress
+            while missing and not 0 < take <= len(arrived):
                 is_late = self.sim.now >= deadline
-                if is_late and arrived and not self.mailbox.messages:
+                if is_late and len(arrived) >= at_least and not self.mailbox.messages:
                     break
                 left = None if is_late or deadline == inf else deadline - self.sim.now
                 try:
@@ -96,9 +106,29 @@ class ParameterServer(Worker):
                     arrived.append(self._contribution(message))
                     missing.discard(arrived[-1].worker)
             places.dismiss(missing)
-            if not arrived:
+            if len(arrived) < at_least:
+                places.in_vain(lost, len(arrived))
+                for contribution in arrived:
+                    self.drop(contribution)
+                arrived = []
                 self.answer_again(*self.workers)
         return arrived
+
+    async def _receive_each(self) -> list[Contribution]:
+        return [await self.receive() for _ in self.workers]
+
+    async def _receive_first(self, count: int) -> list[Contribution]:
+        first: list[Contribution] = []
+        while len(first) < count:
+            push = await self.receive()
+            if push.staleness:
+                self.drop(push)
+                self.answer_again(push.worker)
+            else:
+                first.append(push)
+        came = {push.worker for push in first}
+        self.waiting = [worker for worker in self.workers if worker in came]
+        return first
 
     def answer_again(self, *workers: str) -> None:
         """Send what was last sent to clients that take the places of others, or vacant ones."""
@@ -237,8 +267,17 @@ class Places:
             self._set_timer(inf)
         return {name for name, place in self._workers.items() if place.participation}
 
+    def in_vain(self, without_progress: int, clients: int) -> None:
+        """Note clients who did their part in vain, in a round before which so many had been lost.
+
+        Raises:
+            InputError: nothing else has happened for long.
+        """
+        self.without_progress = max(self.without_progress, without_progress) + clients
+        self._check_progress()
+
     def dismiss(self, workers: Iterable[str]) -> None:
-        """End participations that exceed the round's time-out."""
+        """End participations that exceed the round's time-out, or come too late for it."""
         for name in sorted(workers):
             self._clients.late += 1
             self._end(self._workers[name], "late")
@@ -252,12 +291,7 @@ class Places:
             self._note(place.name, "dropped_out" if dropped_out else "gone", who.client)
             self._clients.release(who.client)
             self.without_progress += 1
-            if self.without_progress > _WITHOUT_PROGRESS:
-                raise InputError(
-                    f"the job makes no progress: {_WITHOUT_PROGRESS:,} clients went or dropped out "
-                    f"before they were done, beyond {_LOST_PER_DONE} for each that was done: let "
-                    "them stay longer, or compute faster"
-                )
+            self._check_progress()
             self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 
         place.take_part(who, lost)
@@ -270,6 +304,14 @@ class Places:
         if down is not None:
             link = network.link(server.name, place.name)
             server.use_link(place.name, _no_faster(link, down[who.client]))
+
+    def _check_progress(self) -> None:
+        if self.without_progress > _WITHOUT_PROGRESS:
+            raise InputError(
+                f"the job makes no progress: {_WITHOUT_PROGRESS:,} clients went or dropped out "
+                f"before they or their rounds were done, beyond {_LOST_PER_DONE} for each that "
+                "was: let them stay longer, compute faster, or rounds be of fewer"
+            )
 
     def _leave(self, place: TrainingWorker) -> None:
         """Free a place whose client has finished or is stopped."""

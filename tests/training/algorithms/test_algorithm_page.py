@@ -20,7 +20,8 @@ WORKERS = 8  # for which an algorithm is asked whether it has a schedule
 
 def signature(kind: type[Algorithm]) -> str:
     """Return how the algorithm is written with all of its parameters."""
-    given = ", ".join(f"{field.name}={field.default}" for field in fields(kind))
+    ordered = sorted(fields(kind), key=lambda field: bool(field.kw_only))
+    given = ", ".join(f"{field.name}={field.default}" for field in ordered)
     return f"{kind.name}({given})" if given else kind.name
 
 

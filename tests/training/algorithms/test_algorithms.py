@@ -129,6 +129,19 @@ def test_backup_workers_drop_what_comes_late(tmp_path: Path) -> None:
     assert {row.node for row in series(result, "staleness")} == {"worker0", "worker1"}
 
 
+def test_a_worker_that_is_late_for_a_round_joins_the_next(tmp_path: Path) -> None:
+    # Rounds end at 1, 2, 3, ... s with workers 0 and 1. Worker 2 is done with its first one at
+    # 2.5 s, is given 0.75^2, and reports at 5 s, when the fifth round is over.
+    cluster = unequal(tmp_path, 1, 1, 0.4)
+    result = run(algorithm="fedavg(steps=1, take=2)", cluster=cluster, updates=6)
+    assert float(result.parameters) == pytest.approx(0.75**6)
+    assert {(row.node, row.value) for row in series(result, "staleness")} == {
+        ("worker0", 0),
+        ("worker1", 0),
+    }
+    assert result.summary.dropped == 2
+
+
 def test_interrupted_backup_workers_start_every_round_afresh(tmp_path: Path) -> None:
     # With work for 2.5 s and rounds of 1 s, worker 2 never finishes, and its port stays silent.
     cluster = unequal(tmp_path, 1, 1, 0.4)

@@ -242,6 +242,18 @@ class TwoPasses(Algorithm):
             await me.pull()
 
 
+@pytest.mark.parametrize(
+    ("ablated", "baseline"),
+    [
+        ("fedprox(steps=3, mu=0)", "fedavg(steps=3)"),
+        ("fedavgm(steps=3, momentum=0)", "fedavg(steps=3)"),
+        ("post-local-sgd(steps=3, after=0)", "local-sgd(3)"),
+    ],
+)
+def test_what_is_left_out_of_an_algorithm_leaves_the_baseline(ablated: str, baseline: str) -> None:
+    assert torch.equal(run(ablated).parameters, run(baseline).parameters)
+
+
 def test_the_optimizer_of_a_client_begins_each_round_afresh() -> None:
     """With one local step, momentum of the client's own has nothing to gather."""
     plain = run("fedavg(steps=1)").parameters
@@ -256,12 +268,12 @@ def test_the_optimizer_of_a_client_begins_each_round_afresh() -> None:
     [
         ({"algorithm": "fedavg(steps=0)"}, "fedavg: steps must be at least 1, got 0"),
         ({"algorithm": "fedavg(epochs=-1)"}, "fedavg: epochs must be at least 0, got -1"),
-        ({"algorithm": "fedprox(mu=0.0)"}, "mu must be above 0, got 0.0: without it, use fedavg"),
-        ({"algorithm": "fedavgm(momentum=0.0)"}, "momentum must be above 0 and below 1, got 0.0"),
+        ({"algorithm": "fedprox(mu=-0.1)"}, "fedprox: mu must be at least 0, got -0.1"),
+        ({"algorithm": "fedavgm(momentum=1.0)"}, "fedavgm: momentum must be in [0, 1), got 1.0"),
         ({"algorithm": "fedyogi(beta2=1.0)"}, "fedyogi: beta2 must be in [0, 1), got 1.0"),
         ({"algorithm": "fedadam(tau=0.0)"}, "fedadam: tau must be above 0, got 0.0"),
         ({"algorithm": "scaffold(server_lr=0.0)"}, "server_lr must be above 0, got 0.0"),
-        ({"algorithm": "post-local-sgd(after=0)"}, "after must be at least 1, got 0"),
+        ({"algorithm": "post-local-sgd(after=-1)"}, "after must be at least 0, got -1"),
         (
             {"algorithm": "scaffold", "optimizer": "adam"},
             "are means of gradients where local steps are those of sgd, not of adam: leave it out",

@@ -85,6 +85,11 @@ class Algorithm:
         return False
 
     @property
+    def takes_first(self) -> bool:
+        """Whether a round ends with the first workers that have done their part."""
+        return False
+
+    @property
     def counts_examples(self) -> bool:
         """Whether a worker's computing time depends on its client's number of examples."""
         return False
@@ -205,6 +210,7 @@ class _Own(BaseModel):
     pushes_only_changes: bool
     lets_clients_change: bool
     interrupts: bool
+    takes_first: bool
     counts_examples: bool
     gradients_per_update: PositiveInt
     rule: InstanceOf[ScheduleRule] | None

@@ -55,10 +55,7 @@ class PostLocalSGD(LocalSGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.after < 1:
-            raise InputError(
-                f"post-local-sgd: after must be at least 1, got {self.after}: use local-sgd"
-            )
+        at_least(self, 0, "after")
 
     def steps_before(self, mean: int) -> int:
         return 1 if mean < self.after else self.steps

@@ -1,6 +1,6 @@
 """Clients that train on data of their own, and servers that average what comes of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from paracosm.errors import InputError
@@ -13,6 +13,7 @@ from paracosm.training.failures.recovery import Recovery
 from paracosm.training.named import above_0, at_least, below_1
 from paracosm.training.numerics.rules import SGD, outer_rule
 from paracosm.training.numerics.store import PseudoGradient, Rule
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
 
@@ -25,23 +26,53 @@ class FedAvg(Algorithm):
     `epochs` passes over its examples where these are given, each with a last minibatch of the rest.
     Its optimizer begins each round afresh. McMahan et al., "Communication-Efficient
     Learning of Deep Networks from Decentralized Data", 2017, algorithm 1.
+
+    A round ends with the first `take` clients, where that is given: what others do is lost. It
+    needs `at_least` so many, for which it waits beyond --round-timeout; if fewer remain, it begins
+    again with others. Bonawitz et al., "Towards Federated Learning at Scale: System Design", 2019,
+    section 2.2 and 9 (there 1.3 times as many are chosen as are taken).
     """
 
     name: ClassVar[str] = "fedavg"
     has_rounds: ClassVar[bool] = True
     steps: int = 8
     epochs: int = 0
+    take: int = field(default=0, kw_only=True)
+    at_least: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps")
-        at_least(self, 0, "epochs")
+        at_least(self, 1, "steps", "at_least")
+        at_least(self, 0, "epochs", "take")
+
+    def check(self, workers: int, servers: int) -> None:
+        if self.take > workers:
+            raise InputError(
+                f"{self.name}: take must be at most the number of workers ({workers}), of whom a "
+                f"round is, got {self.take}"
+            )
+        if self.at_least > (self.take or workers):
+            of = f"take, {self.take}" if self.take else f"the number of workers ({workers})"
+            raise InputError(f"{self.name}: at_least must be at most {of}, got {self.at_least}")
+        if self.take and servers > 1:
+            raise InputError(
+                f"{self.name} with take runs on 1 server, not {servers}: several would not agree "
+                "on who comes first"
+            )
+
+    @property
+    def takes_first(self) -> bool:
+        return self.take > 0
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        usual = super().recoveries_on(topology)
+        return ("rejoin",) if self.take and usual else usual
 
     @property
     def counts_examples(self) -> bool:
         return self.epochs > 0
 
     def gradients_per_update(self, workers: int) -> int:
-        return workers * self.steps
+        return (self.take or workers) * self.steps
 
     def outer(self) -> Rule:
         return outer_rule(SGD, 1.0)
@@ -56,6 +87,11 @@ class FedAvg(Algorithm):
         while True:
             me.push(await self.train(me))
             await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            await server.apply(await server.receive_all(self.take, self.at_least))
+            server.answer(*server.waiting)
 
 
 @dataclass(frozen=True)
@@ -72,12 +108,12 @@ class FedAvgM(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.momentum < 1:
-            raise InputError(f"fedavgm: momentum must be above 0 and below 1, got {self.momentum}")
+        below_1(self, "momentum")
         above_0(self, "server_lr")
 
     def outer(self) -> Rule:
-        return outer_rule(Optimizer("sgd", {"momentum": self.momentum}), self.server_lr)
+        options = {"momentum": self.momentum} if self.momentum else {}
+        return outer_rule(Optimizer("sgd", options), self.server_lr)
 
 
 @dataclass(frozen=True)
@@ -152,9 +188,7 @@ class FedProx(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.mu > 0:
-            raise InputError(f"fedprox: mu must be above 0, got {self.mu}: without it, use fedavg")
-        above_0(self, "mu")
+        at_least(self, 0, "mu")
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
         return await me.local_steps(
@@ -214,10 +248,10 @@ class Scaffold(FedAvg):
     async def serve(self, server: ParameterServer) -> None:
         control = 0.0 * server.parameters
         while True:
-            pushes = await server.receive_all()
+            pushes = await server.receive_all(self.take, self.at_least)
             await server.apply(pushes)
             control = control + sum(push.extra for push in pushes) / server.clients
-            server.answer(*server.workers, extra=control)
+            server.answer(*server.waiting, extra=control)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ class _Computing(Numerics):
         drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
         is_uniform = config.availability is None and config.sampling == "uniform"
         # Who comes late has a say in how many a mean is of, who has more examples in their weights.
-        are_alike = config.round_timeout is None and int(np.ptp(self._shards.sizes)) == 0
+        all_count = config.round_timeout is None and not config.algorithm.takes_first
+        are_alike = all_count and int(np.ptp(self._shards.sizes)) == 0
         is_hiding = drawn_by_rounds and is_uniform and are_alike
         self._client_rate = active / clients if is_hiding else None
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
