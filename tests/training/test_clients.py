@@ -19,7 +19,7 @@ from pyarrow import parquet
 from paracosm.errors import InputError
 from paracosm.timeline.analysis import check
 from paracosm.training import TrainConfig, TrainingResult, train
-from paracosm.training.availability import read_columns
+from paracosm.training.availability import Trace, read_columns
 from paracosm.training.clients import Clients
 from paracosm.validation import validated
 from reference.clients import Outcome, Scenario, one_by_one, rounds
@@ -401,6 +401,58 @@ def test_every_gradient_is_applied_dropped_or_under_way(
     assert rows(again, "client", *LOSSES) == rows(result, "client", *LOSSES)
 
 
+@settings(deadline=None, max_examples=100)
+@given(
+    edges=st.lists(st.lists(st.integers(0, 16), unique=True, max_size=8), min_size=1, max_size=4),
+    probes=st.lists(st.integers(0, 400), min_size=1, max_size=20),
+    unit=st.sampled_from([0.25, 0.1, 1 / 3]),
+)
+def test_a_trace_that_repeats_is_the_one_that_says_so_again_and_again(
+    edges: list[list[int]], probes: list[int], unit: float
+) -> None:
+    intervals = [
+        (client, begin * unit, end * unit)
+        for client, own in enumerate(edges)
+        for begin, end in zip(sorted(own)[::2], sorted(own)[1::2], strict=False)
+    ]
+    if not intervals:
+        return
+    period = 16 * unit
+    once = Trace(
+        sorted((c, k * period + b, k * period + e) for k in range(30) for c, b, e in intervals)
+    )
+    again = Trace(intervals, period)
+    for client in range(len(edges)):
+        for now in (probe * unit for probe in probes):
+            until, expected = (each.there_until(client, now) for each in (again, once))
+            comes = again.comes_at(client, now)
+            assert until is not None or comes > now
+            assert comes == math.inf or again.there_until(client, comes) is not None
+            if unit != 0.25:  # whose multiples are rounded: whether intervals meet is chance
+                continue
+            assert until in (expected, math.inf)
+            assert until is not None or comes == once.comes_at(client, now)
+
+
+def test_clients_come_again_with_a_trace_that_repeats(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"algorithm": "asgd", "clients": 2, "updates": 12, "workers": 1}
+    day = trace(tmp_path / "day.csv", [[(0.0, 3.5)], [(5.0, 7.5)]])
+    result = run(**common, availability=f"repeat({day}, 10s)")
+    assert (
+        rows(result, "client")
+        == [
+            (10 * k + now, "client", client)
+            for k in range(3)
+            for now, client in ((1, 0), (2, 0), (3, 0), (6, 1), (7, 1))
+        ][:12]
+    )
+    assert result.summary.durations["population"].endswith(f"there repeat({day}, 10s)")
+    without_end = run(**common, availability=f"repeat({day})")
+    assert without_end.summary.virtual_time == 17
+    written = TrainConfig(clients=2, workers=1, availability=f"repeat({day}, 10s)")
+    assert TrainConfig.model_validate(written.model_dump(exclude_defaults=True)) == written
+
+
 def test_gradients_do_not_change_who_takes_part() -> None:
     arguments: dict[str, Any] = {
         "algorithm": "fedavg(2)",
@@ -497,6 +549,7 @@ def test_clients_that_were_never_picked_cost_some_bytes() -> None:
         ({"clients": 9, "client_speed": "uniform(0, 0)"}, "the speed of client 0 must be"),
         ({"clients": 9, "availability": "onoff(1h)"}, "lacks the time that clients are away"),
         ({"clients": 9, "availability": "sometimes"}, "is neither a .csv or .parquet file"),
+        ({"clients": 9, "availability": "repeat(sometimes)"}, "repeats no .csv or .parquet file"),
         ({"clients": 9, "availability": "onoff(0s, 1s)"}, "with a finite mean above 0"),
         ({"clients": 9, "availability": "none.csv"}, "none.csv: no such file"),
         (
@@ -537,6 +590,12 @@ def test_a_trace_that_cannot_be_followed_is_refused(
     path = write(tmp_path / "trace.csv", header, lines)
     with pytest.raises(InputError, match=message):
         run(algorithm="asgd", clients=3, updates=1000, availability=path)
+
+
+def test_a_trace_that_repeats_before_it_ends_is_refused(tmp_path: Path) -> None:
+    path = trace(tmp_path / "trace.csv", [[(0, 60)], [(0, 90)]])
+    with pytest.raises(InputError, match=r"the period must be 90 s or more, as the trace is"):
+        run(algorithm="asgd", clients=2, availability=f"repeat({path}, 80s)")
 
 
 def test_a_trace_that_ends_before_the_run_is_refused_before_it_begins(tmp_path: Path) -> None:

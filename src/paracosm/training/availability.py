@@ -1,5 +1,6 @@
 """The availability of clients: times listed in a file, or random periods."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,10 +46,11 @@ class Always:
 
 
 class Trace:
-    """Clients are available in the intervals of a file; see `read_trace`."""
+    """Clients are available in the intervals of a file, again in each period; see `read_trace`."""
 
-    def __init__(self, intervals: Sequence[tuple[int, float, float]]) -> None:
+    def __init__(self, intervals: Sequence[tuple[int, float, float]], period: float = inf) -> None:
         """Take intervals (client, begin, end) in order, of which no two of a client overlap."""
+        self._period = period
         self._begins: dict[int, list[float]] = {}
         self._ends: dict[int, list[float]] = {}
         for client, begin, end in intervals:
@@ -59,29 +61,55 @@ class Trace:
             else:
                 begins.append(begin)
                 ends.append(end)
-        self.end = max((end, client) for client, _, end in intervals)
+        last = max((end, client) for client, _, end in intervals)
+        self.end = last if period == inf else (inf, 0)
 
     def there_until(self, client: int, now: float) -> float | None:
-        begins = self._begins.get(client)
-        if begins is None:
+        begins, ends, (this, following) = *self._of(client), self._periods(now)
+        place = bisect_right(begins, now, key=lambda begin: this + begin) - 1
+        if place < 0 or now >= this + ends[place]:
             return None
-        place = bisect_right(begins, now) - 1
-        if place < 0:
-            return None
-        end = self._ends[client][place]
-        return end if now < end else None
+        if ends[place] < self._period or begins[0] > 0:
+            return this + ends[place]
+        return inf if ends[0] == self._period else following + ends[0]
 
     def comes_at(self, client: int, now: float) -> float:
-        begins = self._begins.get(client, [])
-        place = bisect_right(begins, now)
-        return begins[place] if place < len(begins) else inf
+        begins, (this, following) = self._of(client)[0], self._periods(now)
+        place = bisect_right(begins, now, key=lambda begin: this + begin)
+        if place < len(begins):
+            return this + begins[place]
+        return following + begins[0] if begins else inf
+
+    def _of(self, client: int) -> tuple[list[float], list[float]]:
+        return self._begins.get(client, []), self._ends.get(client, [])
+
+    def _periods(self, now: float) -> tuple[float, float]:
+        """Return when the period began that it is now, and when the next one does."""
+        if self._period == inf:
+            return 0.0, inf
+        number = now // self._period
+        if (number + 1) * self._period <= now:  # by rounding
+            number += 1
+        return number * self._period, (number + 1) * self._period
 
 
-def read_trace(path: Path, clients: int) -> Trace:
+@dataclass(frozen=True)
+class Repeated:
+    """The intervals of a file, which begin again after each period."""
+
+    path: Path
+    period: float | None = None  # seconds; None: until the end of the last interval
+
+    def __str__(self) -> str:
+        period = "" if self.period is None else f", {format_duration(self.period, exact=True)}"
+        return f"repeat({self.path}{period})"
+
+
+def read_trace(path: Path, clients: int, repeated: Repeated | None = None) -> Trace:
     """Read the intervals in which clients are available from a CSV or Parquet file.
 
     It has the columns client (from 0), begin and end: seconds, or texts with a unit. A client that
-    is not listed is never available.
+    is not listed is never available. They may be `repeated`.
     """
     columns = read_columns(path, ("begin", "end"), clients)
     rows = []
@@ -101,7 +129,18 @@ def read_trace(path: Path, clients: int) -> Trace:
         before = row
     if not rows:
         raise InputError(f"{path}: it has no intervals")
-    return Trace(rows)
+    if repeated is None:
+        return Trace(rows)
+    last = max(end for _, _, end in rows)
+    period = last if repeated.period is None else repeated.period
+    if min(begin for _, begin, _ in rows) < 0:
+        raise InputError(f"{path}: a trace that is repeated begins at 0 s or later")
+    if not max(last, _SHORTEST) <= period < inf:
+        raise InputError(
+            f"availability: {repeated}: the period must be {format_duration(max(last, _SHORTEST))} "
+            f"or more, as the trace is, not {format_duration(period)}"
+        )
+    return Trace(rows, period)
 
 
 def _seconds(path: Path, client: int, value: Any) -> float:
@@ -141,6 +180,29 @@ class OnOff:
         return f"onoff({self.on}, {self.off})"
 
 
+Presence = OnOff | Repeated | Path
+"""When clients are available: by turns, or in the intervals of a file, once or repeated."""
+
+
+def parse_presence(text: str) -> Presence:
+    """Read a file, `repeat(trace.csv)`, `repeat(trace.csv, 24h)` or `onoff(...)`.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if is_table(text):
+        return Path(text)
+    match = re.fullmatch(r"\s*repeat\((.+?)(?:,([^,]*))?\)\s*", text)
+    if match is None:
+        return parse_on_off(text)
+    if not is_table(match[1]):
+        raise InputError(
+            f'availability: "{text}" repeats no .csv or .parquet file: write repeat(trace.csv), or '
+            "with a period repeat(trace.csv, 24h)"
+        )
+    return Repeated(Path(match[1].strip()), None if match[2] is None else parse_duration(match[2]))
+
+
 def parse_on_off(text: str) -> OnOff:
     """Read `onoff(exponential(1h), exponential(2h))`: the times that clients are available and
     away.
@@ -148,9 +210,9 @@ def parse_on_off(text: str) -> OnOff:
     inside = text.strip().removeprefix("onoff(")
     if inside == text.strip() or not inside.endswith(")"):
         raise InputError(
-            f'availability: "{text}" is neither a .csv or .parquet file nor '
-            '"onoff(exponential(1h), exponential(2h))": the times that clients are available and '
-            "away"
+            f'availability: "{text}" is neither a .csv or .parquet file, nor repeat(trace.csv), '
+            'nor "onoff(exponential(1h), exponential(2h))": the times that clients are available '
+            "and away"
         )
     inside, depth = inside[:-1], 0
     for place, sign in enumerate(inside):
@@ -223,11 +285,16 @@ class _Turn:
     rng: np.random.Generator
 
 
-def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Availability:
+def make_availability(what: Presence | None, clients: int, seed: int) -> Availability:
     """Return the availability of clients: always, alternating, or from a file."""
-    if what is None:
-        return Always()
-    return Turns(what, seed) if isinstance(what, OnOff) else read_trace(what, clients)
+    match what:
+        case None:
+            return Always()
+        case OnOff():
+            return Turns(what, seed)
+        case Repeated():
+            return read_trace(what.path, clients, what)
+    return read_trace(what, clients)
 
 
 def absences(

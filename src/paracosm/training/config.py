@@ -28,7 +28,7 @@ from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.federated import FedAvg
 from paracosm.training.algorithms.registry import parse_algorithm
-from paracosm.training.availability import OnOff
+from paracosm.training.availability import Presence
 from paracosm.training.compression.codecs import Codec, parse_codec
 from paracosm.training.failures.recovery import Failures, FaultFields, Recovery
 from paracosm.training.fields import (
@@ -415,7 +415,7 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         return idle
 
     @property
-    def worker_availability(self) -> OnOff | Path | None:
+    def worker_availability(self) -> Presence | None:
         return self.availability if self.clients is None else None
 
     def _recoveries(self) -> tuple[Recovery, ...]:

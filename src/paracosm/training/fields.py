@@ -21,7 +21,14 @@ from paracosm.quantities import Duration, read_bandwidth
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.timing.distribution import NUMBER, Parameter
-from paracosm.training.availability import OnOff, is_table, parse_on_off, read_columns
+from paracosm.training.availability import (
+    OnOff,
+    Presence,
+    Repeated,
+    is_table,
+    parse_presence,
+    read_columns,
+)
 from paracosm.training.learning_rate import (
     Decay,
     Factor,
@@ -350,12 +357,6 @@ def _per_client(column: Literal["speed", "uplink", "downlink"]) -> BeforeValidat
     return BeforeValidator(read)
 
 
-def _availability(value: Any) -> OnOff | Path:
-    if isinstance(value, OnOff | Path):
-        return value
-    return Path(value) if is_table(str(value)) else parse_on_off(str(value))
-
-
 class ClientFields(BaseModel):
     """The fields that say whose data is trained on, where workers are places that clients take."""
 
@@ -369,11 +370,17 @@ class ClientFields(BaseModel):
         "uniform", description="selection of clients: uniform, or by shard size (by-size)"
     )
     availability: (
-        Annotated[InstanceOf[OnOff] | Path, BeforeValidator(_availability), AS_TEXT] | None
+        Annotated[
+            InstanceOf[OnOff] | InstanceOf[Repeated] | Path,
+            BeforeValidator(lambda v: v if isinstance(v, Presence) else parse_presence(str(v))),
+            AS_TEXT,
+        ]
+        | None
     ) = Field(
         None,
         description='availability of clients, or else of workers: "onoff(exponential(1h), '
-        'exponential(2h))", or a .csv or .parquet file of client, begin, end (always)',
+        'exponential(2h))", or a .csv or .parquet file of client, begin, end, or repeat(FILE) '
+        "(always)",
     )
     dropout: float = Field(
         0.0, ge=0, lt=1, description="probability that a client is lost while it computes"

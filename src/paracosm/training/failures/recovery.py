@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from paracosm.faults.node_failures import FailureFields, Mtbf
 from paracosm.faults.strikes import check_strikes
 from paracosm.quantities import Duration
 from paracosm.results import FailureSummary
-from paracosm.training.availability import OnOff
+from paracosm.training.availability import Presence
 
 Recovery = Literal["restart", "rejoin", "elastic"]
 """What is done when a worker fails.
@@ -43,7 +42,7 @@ class Failures:
     resend_after: float | None  # until a message that was lost is sent again; None: never is
     in_step: bool  # whether a checkpoint waits until all servers are at one version
     job_mtbf: float  # between random failures that stop the whole job
-    availability: OnOff | Path | None  # when workers are there; None: always
+    availability: Presence | None  # when workers are there; None: always
 
     def __str__(self) -> str:
         said = [str(fault) for fault in self.faults]
@@ -77,7 +76,7 @@ class FaultFields(FailureFields):
     )
 
     @property
-    def worker_availability(self) -> OnOff | Path | None:
+    def worker_availability(self) -> Presence | None:
         """The availability of workers that come and go; None if they stay."""
         return None
 
