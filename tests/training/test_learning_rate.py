@@ -311,9 +311,10 @@ def test_a_run_that_a_time_ends_says_what_had_not_ended() -> None:
     assert said.endswith("warm-up of 3 updates")
 
 
-def test_a_scaled_rate_is_that_of_the_scaled_run() -> None:
-    scaled = run(algorithm="ssgd", workers=4, lr=0.1, lr_scaling="linear", updates=5)
-    plain = run(algorithm="ssgd", workers=4, lr=0.4, updates=5)
+@pytest.mark.parametrize(("scaling", "lr"), [("linear", 0.4), ("sqrt", 0.2), ("inverse", 0.025)])
+def test_a_scaled_rate_is_that_of_the_scaled_run(scaling: str, lr: float) -> None:
+    scaled = run(algorithm="asgd", workers=4, lr=0.1, lr_scaling=scaling, updates=5)
+    plain = run(algorithm="asgd", workers=4, lr=lr, updates=5)
     assert torch.equal(scaled.parameters, plain.parameters)
 
 

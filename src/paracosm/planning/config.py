@@ -98,8 +98,8 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     )
     lr_scaling: LearningRateScaling | None = Field(
         None,
-        description="learning rates are those of one worker, and grow with workers: linear, sqrt "
-        "(the same rates for any number of workers)",
+        description="learning rates are those of one worker, and grow with workers (linear, sqrt) "
+        "or fall (inverse) (the same rates for any number of workers)",
     )
 
     # How they are compared.

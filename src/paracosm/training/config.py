@@ -117,7 +117,8 @@ class TrainingFields(LearningFields):
     lr: float = Field(0.2, gt=0, le=LARGEST, description="learning rate")
     lr_scaling: LearningRateScaling | None = Field(
         None,
-        description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
+        description="the learning rate is that of one worker, and grows with workers (linear, "
+        "sqrt) or falls (inverse)",
     )
     updates: int | None = Field(
         None,

@@ -21,7 +21,7 @@ from paracosm.units import format_number, parse_number
 Factor = Callable[[float], float]
 """From the number of updates before to the factor of the learning rate."""
 
-LearningRateScaling = Literal["linear", "sqrt"]
+LearningRateScaling = Literal["linear", "sqrt", "inverse"]
 
 
 @dataclass(frozen=True)
@@ -235,12 +235,14 @@ def scaled_learning_rate(lr: float, workers: int, scaling: LearningRateScaling |
     """Return the learning rate with many workers, of one for a single worker.
 
     It is W times as high ("linear": Goyal et al., "Accurate, Large Minibatch SGD", 2017, section
-    2.1), or the square root of W ("sqrt": Krizhevsky, "One weird trick for parallelizing
-    convolutional neural networks", 2014), to six digits.
+    2.1), the square root of W ("sqrt": Krizhevsky, "One weird trick for parallelizing convolutional
+    neural networks", 2014), or 1 / W ("inverse", for asynchronous workers, which make W updates
+    where synchronous ones make one, at a staleness of about W - 1: Zhang, Gupta, Lian, Liu,
+    "Staleness-aware Async-SGD", 2016, section 3), to six digits.
     """
     if scaling is None:
         return lr
-    factor = {"linear": float(workers), "sqrt": workers**0.5}[scaling]
+    factor = {"linear": float(workers), "sqrt": workers**0.5, "inverse": 1 / workers}[scaling]
     return float(f"{lr * factor:.6g}")
 
 

@@ -174,9 +174,33 @@ def test_fedbuff_averages_changes_weighted_by_age() -> None:
     assert result.summary["examples"] == 8
 
 
+def halved(delay: int) -> float:
+    return float(0.5**delay)
+
+
+@pytest.mark.parametrize(
+    ("decay", "shares"),
+    [
+        ("decay=constant", (1, 1)),
+        ("a=2", (1 / 4, 1)),
+        ("decay=hinge, a=2, b=0.5", (1 / 2, 1)),
+        (f"decay={__file__}:halved", (1 / 2, 1)),
+    ],
+)
+def test_fedbuff_weighs_the_age_of_changes_as_it_is_told(
+    decay: str, shares: tuple[float, float]
+) -> None:
+    change = 1 - 0.75**2
+    x1 = 1 - (change + change) / 2
+    x2 = x1 - (change * 1.0 * shares[0] + change * x1 * shares[1]) / 2
+    algorithm = f"fedbuff(buffer=2, steps=2, {decay})"
+    assert end(algorithm=algorithm, workers=2, updates=2) == pytest.approx(x2)
+
+
 @pytest.mark.parametrize(
     ("decay", "factors"),
     [
+        (f"{__file__}:halved", {1: 1 / 2, 2: 1 / 4, 3: 1 / 8}),
         ("constant", {1: 1.0, 2: 1.0, 3: 1.0}),
         ("polynomial", {1: 2**-0.5, 2: 3**-0.5, 3: 0.5}),
         ("hinge, a=2, b=1", {1: 1.0, 2: 1 / 3, 3: 1 / 5}),
@@ -303,6 +327,8 @@ def test_an_algorithm_is_written_as_it_is_read(name: str) -> None:
         ("asgd(tau=3)", "takes no parameters"),
         ("ssp(3", "write name or name(key=value, ...)"),
         ("fedbuff(buffer=0)", "buffer must be above 0"),
+        ("fedbuff(decay=linear)", "decay must be constant, polynomial, hinge or file.py:function"),
+        ("fedasync(decay=none.py:f)", 'decay "none.py:f": cannot import none.py: FileNotFoundErr'),
         ("fedprox(mu=1e300)", "mu must be at most 1e+09, got 1e+300"),
         ("diloco(outer_lr=1e10)", "outer_lr must be at most 1e+09, got 1e+10"),
         ("easgd(elasticity=1.0)", "elasticity must be in [0, 1)"),

@@ -1,9 +1,10 @@
 """Clients that train on data of their own, and servers that average what comes of it."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 from paracosm.errors import InputError
+from paracosm.factory import is_reference, named_function
 from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd, fedbuff
@@ -256,20 +257,25 @@ class Scaffold(FedAvg):
 
 @dataclass(frozen=True)
 class FedBuff(Algorithm):
-    """theta <- theta - server_lr (1 / K) sum_i (theta_read_i - theta_i) / sqrt(1 + tau_i).
+    """theta <- theta - server_lr (1 / K) sum_i s(tau_i) (theta_read_i - theta_i).
 
     theta_i is what worker i made of theta_read_i in `steps` local steps of the optimizer; K is
-    `buffer`. A worker is answered at once. Nguyen et al., "Federated Learning with Buffered
-    Asynchronous Aggregation", 2022, algorithm 1.
+    `buffer`. A worker is answered at once. s is the `decay` of `fedasync`, here of the staleness:
+    (1 + tau)^-a with "polynomial". Nguyen et al., "Federated Learning with Buffered Asynchronous
+    Aggregation", 2022, algorithm 1, whose experiments have s = 1 / sqrt(1 + tau).
     """
 
     name: ClassVar[str] = "fedbuff"
     buffer: int = 4
     steps: int = 1
     server_lr: float = 1.0
+    decay: str = "polynomial"
+    a: float = 0.5
+    b: float = 4.0
 
     def __post_init__(self) -> None:
         above_0(self, "buffer", "steps", "server_lr")
+        _check_decay(self)
 
     def gradients_per_update(self, workers: int) -> int:
         return self.buffer * self.steps
@@ -281,7 +287,7 @@ class FedBuff(Algorithm):
         return outer_rule(SGD, self.server_lr)
 
     def weight(self, staleness: int, workers: int) -> float:
-        return float((1 + staleness) ** -0.5)
+        return _discount(self, staleness)
 
     async def work(self, me: TrainingWorker) -> None:
         while True:
@@ -299,9 +305,6 @@ class FedBuff(Algorithm):
             server.answer(push.worker)
 
 
-Decay = Literal["constant", "polynomial", "hinge"]
-
-
 @dataclass(frozen=True)
 class FedAsync(ASGD):
     """theta <- (1 - alpha s(d)) theta + alpha s(d) theta_i, as soon as theta_i arrives.
@@ -313,7 +316,8 @@ class FedAsync(ASGD):
 
     - "constant": 1;
     - "polynomial": (d + 1)^-a;
-    - "hinge": 1 where d <= b, else 1 / (a (d - b) + 1).
+    - "hinge": 1 where d <= b, else 1 / (a (d - b) + 1);
+    - `file.py:function`: a function of d of your own, above 0.
 
     Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, algorithm 1 and section 5.2,
     whose experiments have a = 0.5 with "polynomial", a = 10 and b = 4 with "hinge".
@@ -323,7 +327,7 @@ class FedAsync(ASGD):
     compensates: ClassVar[bool] = True
     steps: int = 8
     mixing: float = 0.6
-    decay: Decay = "polynomial"
+    decay: str = "polynomial"
     a: float = 0.5
     b: float = 4.0
     mu: float = 0.0
@@ -332,11 +336,8 @@ class FedAsync(ASGD):
         at_least(self, 1, "steps")
         if not 0 < self.mixing <= 1:
             raise InputError(f"fedasync: mixing must be above 0 and at most 1, got {self.mixing}")
-        if self.decay not in get_args(Decay):
-            raise InputError(
-                f'fedasync: decay must be constant, polynomial or hinge, got "{self.decay}"'
-            )
-        at_least(self, 0, "a", "b", "mu")
+        at_least(self, 0, "mu")
+        _check_decay(self)
 
     def gradients_per_update(self, workers: int) -> int:
         return self.steps
@@ -348,12 +349,7 @@ class FedAsync(ASGD):
         return outer_rule(SGD, self.mixing)
 
     def weight(self, staleness: int, workers: int) -> float:
-        delay = staleness + 1
-        if self.decay == "constant":
-            return 1.0
-        if self.decay == "polynomial":
-            return float((delay + 1) ** -self.a)
-        return 1.0 if delay <= self.b else 1 / (self.a * (delay - self.b) + 1)
+        return _discount(self, staleness + 1)
 
     def direction(self, gradient: Any, moved: Any) -> Any:
         """Return theta - theta_i, by what the client changed and what has moved meanwhile."""
@@ -363,3 +359,28 @@ class FedAsync(ASGD):
         while True:
             me.push(await me.local_steps(self.steps, mu=self.mu))
             await me.pull()
+
+
+def _check_decay(algorithm: FedBuff | FedAsync) -> None:
+    at_least(algorithm, 0, "a", "b")
+    if is_reference(algorithm.decay):
+        named_function("decay", algorithm.decay)
+    elif algorithm.decay not in ("constant", "polynomial", "hinge"):
+        raise InputError(
+            f"{algorithm.name}: decay must be constant, polynomial, hinge or file.py:function, got "
+            f'"{algorithm.decay}"'
+        )
+
+
+def _discount(algorithm: FedBuff | FedAsync, delay: int) -> float:
+    """Return s(delay), which `FedAsync` defines."""
+    match algorithm.decay:
+        case "constant":
+            return 1.0
+        case "polynomial":
+            return float((delay + 1) ** -algorithm.a)
+        case "hinge":
+            beyond = max(0.0, delay - algorithm.b)
+            return 1 / (algorithm.a * beyond + 1)
+    discount: float = named_function("decay", algorithm.decay)(delay)
+    return discount
