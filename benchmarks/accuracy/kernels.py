@@ -90,6 +90,8 @@ DEVICES = {
     "AMD MI325X": "mi325x",
     "AMD MI355X": "mi355x",
     "MI355X (gfx950)": "mi355x",
+    "TPU v6e (not named in the line)": "tpu-v6e",
+    "TPU v7x, one of two devices of a chip": "tpu-v7x",
 }
 """Devices of the catalogue, by the GPUs of the measurements; rows of others are left out."""
 
@@ -97,6 +99,7 @@ PRODUCTS = ("gemm", "gemm dense", "gemm NN", "gemm NT", "gemm TN")
 LINEAR = "linear fwd+bwd (3 gemms and casts)"
 STREAMED = 0.83  # of the bandwidth, by element-wise ops (efficiencies.yaml, an H100)
 FEWEST_ROWS = 256  # of a product in training: fewer are those of inference
+FEWEST_OF_TPU = 4096  # of one that says nothing of a launch, which is another thing on a TPU
 BEST = "matmul, best shape found (MAMF)"
 
 
@@ -222,7 +225,7 @@ def read_products(file: Path) -> list[Sample]:
             rate = float(row["tflops"]) * 1e12
         except ValueError as error:
             raise InputError(f"{where}: {error}") from None
-        if not sizes:
+        if not sizes or (device.startswith("tpu") and sizes[0][0] < FEWEST_OF_TPU):
             continue
         flops = sum(2.0 * rows * columns * inner for rows, columns, inner in sizes)
         found.append(

@@ -10,7 +10,9 @@ other models reach with the same device, type of numbers and stack, and that of 
 another model. `--rows` prints every row.
 
 What a table does not say is as the stack's recipes have it: which collectives overlap. MaxText
-computes layers again where nothing says otherwise and the step would not fit.
+computes layers again where nothing says otherwise and the step would not fit. Of its runs on TPUs
+the table has today's scripts; the figures were printed in 2023, and are asked with the sizes,
+batches and ways that its repository had then (`MAXTEXT_TPU`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies.strategy import Strategy
-from paracosm.jobs.strategies.work import OF_GPUS, Replica
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, OF_GPUS, Replica
 from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.profiling.datasheets import NONE, common_error, durations_on
 from paracosm.profiling.estimators.roofline import Estimate
@@ -102,6 +104,26 @@ DEFAULT_CHUNKS = {"nemotron4-340b": 12}
 nemotron4-340b: `virtual_pipeline_model_parallel_size`)."""
 
 
+MAXTEXT_TPU: Mapping[str, tuple[int, int, int, int, dict[str, tuple[int, int, str]]]] = {
+    "maxtext-16b": (32, 5120, 32, 32768, {"v5e": (6, 1, "full")}),
+    "maxtext-22b": (48, 6144, 24, 24576, {"v4": (16, 1, "full")}),
+    "maxtext-32b": (32, 10240, 32, 32768, {"v5e": (4, 1, "full"), "v5p": (8, 4, "minimal")}),
+    "maxtext-52b": (32, 12288, 32, 49152, {"v4": (10, 1, "full")}),
+    "maxtext-64b": (64, 10240, 32, 32768, {"v5e": (2, 1, "full"), "v5p": (4, 4, "minimal")}),
+    "maxtext-128b": (64, 10240, 64, 65536, {"v5e": (1, 16, "full"), "v5p": (2, 8, "minimal")}),
+    "maxtext-256b": (64, 20480, 64, 65536, {"v5p": (2, 8, "minimal")}),
+    "maxtext-512b": (128, 20480, 64, 65536, {"v5p": (2, 16, "full")}),
+    "maxtext-1024b": (128, 20480, 128, 131072, {"v5p": (2, 16, "full")}),
+}
+"""Layers, width, heads (each 256 wide) and the perceptron's width, two matrices; by TPU the
+examples a device, ways of tensor parallelism, and the policy of recomputation.
+
+AI-Hypercomputer/maxtext: of TPU v4 commit e286533 of March 2023 (MaxText/configs/1xv4-128.sh,
+1xv4-384.sh; sequences of 1,024 tokens), of v5e e47fa1b of October 2023 (configs/largest_job), of
+v5p 76bd53b of December 2023 (configs/v5p); in all of them base.yml has a vocabulary of 32,768 that
+embedding and head share."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A measured run that can be asked."""
@@ -117,6 +139,7 @@ class Row:
     numbers: str  # "bf16", "fp8"
     seconds: float
     says_recompute: bool
+    slice: int = 0  # TPUs of a slice; 0 for other nodes
 
     @property
     def flops(self) -> float:
@@ -201,6 +224,8 @@ def read_rows(file: Path, source: str) -> tuple[list[Row], Counter[tuple[str, st
 
 def _row(entry: Mapping[str, str], source: str) -> Row:
     """Raise InputError for what is no training step of a decoder whose layout is known."""
+    if entry["model"] in MAXTEXT_TPU:
+        return _maxtext_row(entry, source)
     if entry["task"] not in ("pretrain", "pretrain (CI)", "fine-tune (full)"):
         raise InputError(f"task: {entry['task']}")
     if entry["offload"]:
@@ -229,6 +254,53 @@ def _row(entry: Mapping[str, str], source: str) -> Row:
         numbers="fp8" if strategy.float8 else "bf16",
         seconds=float(entry["step_s"]),
         says_recompute=bool(entry["recompute"]),
+    )
+
+
+def _maxtext_row(entry: Mapping[str, str], source: str) -> Row:
+    """Return a run of MaxText on TPUs, whose table has the rate that MaxText prints: six flops for
+    each parameter and token, and, since the summer of 2023, attention's without its mask."""
+    layers, width, heads, inner, ways = MAXTEXT_TPU[entry["model"]]
+    tpu = entry["gpu"].removeprefix("TPU ")
+    batch, tensor, policy = ways[tpu]
+    model = Transformer(
+        layers=layers,
+        width=width,
+        heads=heads,
+        head=256,
+        sequence=1024 if tpu == "v4" else 2048,
+        vocabulary=32_768,
+        inner=inner,
+        rotary=True,
+        rms=True,
+        bias=False,
+        recipe=find_stack("maxtext").recipe,
+    )
+    ranks, slices = _whole(entry, "gpus"), int(entry["note"].split()[0])
+    attention = 0 if tpu == "v4" else 12 * layers * heads * 256 * model.sequence
+    flops = (6 * model.parameters + attention) * batch * model.sequence
+    strategy = Strategy(
+        data=ranks // tensor,
+        tensor=tensor,
+        sequence=tensor
+        > 1,  # whose collectives do not overlap: decided on 32B, on one slice of v5p
+        sharding="parameters",
+        shard=ranks // tensor // slices if slices > 1 else 0,
+        recompute={"full": True, "minimal": "except-products"}[policy],
+    )
+    return Row(
+        source=source,
+        stack_name=entry["stack"],
+        model_name=entry["model"],
+        model=model,
+        strategy=strategy,
+        micro_batch=batch * tensor,
+        device=DEVICES[entry["gpu"]],
+        stack="maxtext",
+        numbers="bf16",
+        seconds=flops / (float(entry["value"]) * 1e12),
+        says_recompute=True,
+        slice=ranks // slices,
     )
 
 
@@ -337,10 +409,18 @@ def _distance(row: Row, other: Row) -> float:
 def predicted(row: Row) -> tuple[JobPrediction, bool]:
     """Return the prediction of a run, and whether it fits into memory."""
     hardware = find_hardware(row.device)
+    if row.slice and hardware.node is not None:
+        hosts = hardware.node.cards * row.slice // hardware.node.count
+        node = hardware.node.model_copy(update={"count": row.slice, "cards": hosts})
+        hardware = replace(hardware, node=node)
     graph = transformer_graph(row.model, row.micro_batch, row.strategy.split())
     durations = durations_on(graph, hardware, stack=find_stack(row.stack))
     job = predict_job(
-        Replica(graph, _seconds(graph, durations), interference=OF_GPUS),
+        Replica(
+            graph,
+            _seconds(graph, durations),
+            interference=OF_GPUS if hardware.device.kind == "gpu" else NO_INTERFERENCE,
+        ),
         hardware.cluster(row.strategy.ranks),
         row.strategy,
         relative=_interval(graph, durations, hardware),

@@ -411,3 +411,14 @@ def test_routing_is_described() -> None:
     split = Split(expert=2, routing="5+1+1+1", capacity=1.5)
     told = describe_routing(MIXTRAL, split)
     assert "busiest of 2 ranks has 1.00 times the mean to do, 25.0% of tokens' choices" in told
+
+
+def test_heads_may_be_wider_than_their_part_of_the_stream() -> None:
+    """Four projections of 64 x (8 heads of 16), and the perceptron, in place of 64 x 64."""
+    wide = replace(SMALL, head=16, recipe="compiled")
+    usual = replace(wide, head=0)
+    assert wide.attention_parameters == 4 * 64 * 128 + (3 * 128 + 64)
+    more = 6 * 3 * 4 * 64 * (128 - 64) * 2 * 16  # of three layers, for 2 x 16 tokens
+    attention = 3 * 3.5 * 2 * 2 * 16**2 * (128 - 64)
+    difference = transformer_graph(wide, 2).flops.sum() - transformer_graph(usual, 2).flops.sum()
+    assert difference == more + attention

@@ -174,6 +174,7 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
         return None
     device = hardware.name, hardware.device
     hardware.device.peak(dtype)  # refuses numbers that it does not multiply
+    clock = SUSTAINED if hardware.device.kind == "gpu" else 1.0
     arguments, named = decode_arguments(op.arguments) if op.arguments else ([], {})
     shapes = [each.shape for each in _flat(arguments) if isinstance(each, TensorArgument)]
     if kind == "attention":
@@ -191,7 +192,7 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
             op.flops,
             causal=op.flops < 0.75 * whole,
             backward=backward,
-            clock=SUSTAINED,
+            clock=clock,
         )
         return OpTime(seconds, *kernel_spread(kernel, device))
     found = products_of(dtype, str(named.get("scaling") or stack.float8), hardware.device)
@@ -204,7 +205,7 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
         sizes_of_product,
         read=op.bytes_read,
         written=op.bytes_written,
-        clock=SUSTAINED,
+        clock=clock,
     )
     return OpTime(seconds, *kernel_spread(found, device))
 

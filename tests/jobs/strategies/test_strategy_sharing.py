@@ -219,6 +219,23 @@ def test_what_is_computed_again_is_chosen_by_op() -> None:
         replayed(Replica(graph, np.ones(len(graph))), "recompute=attention", switch(1))
 
 
+def test_all_but_products_is_computed_again() -> None:
+    """As under JAX's "dots_with_no_batch_dims_saveable": two norms, the rotation, attention, the
+    activation and the sum in each layer; no product, and nothing is gathered or summed again."""
+    graph = transformer_graph(replace(TINY, experts=0), 1, Split(tensor=2, sequence=True))
+    replica = Replica(graph, np.ones(len(graph)), tensor=2)
+    text = "tp=2, sp=yes, recompute=except-products"
+    schedule = replayed(replica, text, switch(2))
+    program = schedule.job.programs[0]
+    again = Counter(schedule.job.names[code] for code in program.name[program.step == 2].tolist())
+    assert again == {
+        "compiled.rms_norm": 4,
+        "compiled.rotary": 2,
+        "aten._scaled_dot_product_flash_attention.default": 2,
+        "compiled.silu_mul": 2,
+    }
+
+
 def test_attention_that_writes_its_scores_is_computed_again() -> None:
     """Korthikanti et al. 2022, section 5: 5 a s^2 b bytes a layer are not kept."""
     graph = transformer_graph(GPT, 2)

@@ -39,7 +39,9 @@ SUSTAINED = 0.9
 """Share of its rate that a kernel keeps in a training run, where a device is at its power limit all
 the time and lowers its clock; timed alone it runs for milliseconds. On an A100 that ran at 1,200 of
 1,410 MHz under load FlashAttention-2 kept 0.88 to 0.93 of its rate, 0.9 in the mean (six timings,
-github.com/liangan1/GPU_travel, performance/flash-attn/README.md)."""
+github.com/liangan1/GPU_travel, performance/flash-attn/README.md). A TPU has one clock, by which
+its peak is reckoned (Jouppi et al., "TPU v4", ISCA 2023, table 4: 1,050 MHz x 2 cores x 4 units of
+128 x 128 x 2 operations are the 275 Tflop/s), and keeps all of it."""
 
 UNMEASURED = math.log(1.2)
 """Half-width of the interval (of the logarithm) that is added for a device of a family of which

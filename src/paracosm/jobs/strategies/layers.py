@@ -346,8 +346,9 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     """Return which nodes of a layer are recomputed under a `kind` of recomputation.
 
     "selective": all but attention and the first, third, ... matrix product (torchtitan,
-    `activation_checkpoint.selective_ac_option = "op"`). "attention": from the scores up to the
-    product with the values.
+    `activation_checkpoint.selective_ac_option = "op"`). "except-products": all but matrix products
+    and what ranks that share layers gather and sum (JAX's `dots_with_no_batch_dims_saveable`,
+    MaxText's `minimal`). "attention": from the scores up to the product with the values.
     """
     names = [_plain(op.name) for op in graph.ops]
 
@@ -362,14 +363,25 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
                 found.append(row)
         return found
 
+    def except_products(nodes: Sequence[int]) -> list[int]:
+        kept = (*PRODUCTS, "_scaled_mm", "_grouped_mm", *EXCHANGES)
+        return [row for row in nodes if names[graph.op[row]] not in kept]
+
     def attention(nodes: Sequence[int]) -> list[int]:
         drops = [row for row in nodes if names[graph.op[row]] == "native_dropout"]
         within = [row for row in drops if "attention" in graph.names[graph.name[row]]]
         scores = [row for row in nodes if names[graph.op[row]] in ("bmm", "_softmax")]
         return sorted([*scores, *within]) if scores else []
 
-    return {"selective": selective, "attention": attention}[kind]
+    return {
+        "selective": selective,
+        "except-products": except_products,
+        "attention": attention,
+    }[kind]
 
+
+EXCHANGES = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor")
+"""Collectives of ranks that share layers, by their names without framework and overload."""
 
 ATTENTION = "scaled_dot_product"
 PRODUCTS = ("mm", "addmm")

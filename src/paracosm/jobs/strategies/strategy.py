@@ -332,11 +332,13 @@ RECOMPUTED: dict[str, bool | str] = {
     "no": False,
     "yes": True,
     "selective": "selective",
+    "except-products": "except-products",
     "attention": "attention",
 }
 """What is computed again: nothing; each layer; all of it but attention and every second matrix
-product, as PyTorch's selective checkpointing does in torchtitan; what is between the projections of
-an attention that writes its scores, as Megatron's does (Korthikanti et al. 2022, section 5)."""
+product, as PyTorch's selective checkpointing does in torchtitan; all of it but matrix products, as
+MaxText's policy "minimal" does; what is between the projections of an attention that writes its
+scores, as Megatron's does (Korthikanti et al. 2022, section 5)."""
 
 NAMES: dict[str, dict[str, Any]] = {
     "single": {},
@@ -449,7 +451,7 @@ def _read(key: str, value: str) -> Any:
 
 
 def _unknown_recompute(value: object) -> str:
-    return f'recompute is "yes" or "no", "selective" or "attention", not "{value}"'
+    return f'recompute is one of {", ".join(RECOMPUTED)}, not "{value}"'
 
 
 def _whole(key: str, value: str) -> int:
