@@ -36,7 +36,9 @@ class Bringer(Worker):
         ends = []
         for number, duration in enumerate(self._computing):
             await self.compute(duration)
-            mine: Any = SimpleNamespace(worker=self.name, payload=(self.name, number))
+            mine: Any = SimpleNamespace(
+                worker=self.name, payload=(self.name, number), read_version=number
+            )
             end = self._all_reduces.begin(self.name, 0, mine, self._combine)
             end.add_callback(lambda _: self.over.append(self.sim.now))
             ends.append(end)
@@ -52,7 +54,7 @@ def simulated(*computing: Sequence[float]) -> tuple[Simulator, AllReduces, list[
     sim = Simulator(timeline=Timeline())
     names = [f"w{index}" for index in range(len(computing))]
     all_reduces = AllReduces(
-        sim, names, lambda part, ring: 1.0, lambda part, combine, brought: combine(brought)
+        sim, names, lambda part, ring, updates: 1.0, lambda part, combine, brought: combine(brought)
     )
     log: list[Any] = []
     for name, durations in zip(names, computing, strict=True):

@@ -258,7 +258,7 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         None,
         description="compression of messages from workers: topk(0.01), randomk(0.01), qsgd, "
         "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) drops the "
-        "error feedback",
+        "error feedback, powersgd(2, start=100) begins after 100 updates",
     )
     compute: Annotated[
         InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), AS_TEXT
@@ -327,6 +327,11 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
                 f"compress: the workers of {self.algorithm} send whole parameters, which codecs "
                 "do not preserve: leave it out, or choose an algorithm that sends gradients or "
                 "changes"
+            )
+        if self.compress is not None and self.compress.start >= self.last_update:
+            raise ValueError(
+                f"compress: {self.compress} begins after the run, which has "
+                f"{self.last_update:,} updates: leave it out, or let it begin before"
             )
         self._check_faults()
         self.refuse_idle()

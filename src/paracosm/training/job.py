@@ -144,7 +144,7 @@ class Job:
                 recipe,
                 # Each peer makes some of the run's updates on a store of its own.
                 updates=(lambda: self.record.updates) if self.state.topology == "peers" else None,
-                aggregate=None if codec is None else codec.aggregate,
+                aggregate=None if codec is None else lambda m, u: codec.at(u).aggregate(m),
             )
             self.stores.append(store)
 

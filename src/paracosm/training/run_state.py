@@ -36,6 +36,7 @@ class Push(NamedTuple):
     payload: Any
     read_version: int
     second: Any
+    size: float  # bytes
 
 
 class Answer(NamedTuple):
@@ -97,7 +98,9 @@ class AllReduces:
         self,
         sim: Simulator,
         workers: Sequence[str],
-        seconds: Callable[[int, tuple[str, ...]], float],  # by part and who brings something
+        seconds: Callable[
+            [int, tuple[str, ...], int], float
+        ],  # by part, who brings something, and of how many updates they know
         finished: Callable[
             [int, Combine, Sequence[Contribution]], None
         ],  # called with part and all
@@ -162,7 +165,7 @@ class AllReduces:
             return
         if first.brought.keys() >= self._members.keys():
             ring = tuple(name for name in self._order if name in first.brought)
-            seconds = self._seconds(first.part, ring)
+            seconds = self._seconds(first.part, ring, first.brought[ring[0]].read_version)
             self._timer = self._sim.call_later(seconds, self._finish, (self._sim.now, seconds))
 
     def _finish(self, began: tuple[float, float]) -> None:
@@ -248,16 +251,19 @@ class RunState:
         self._durations: dict[int, Iterator[float]] = {}  # by worker, from life to life
 
         @cache
-        def seconds(part: int, ring: tuple[str, ...]) -> float:
+        def seconds(part: int, ring: tuple[str, ...], updates: int) -> float:
             if len(ring) < 2:
                 return 0.0
             ways = zip(ring, (*ring[1:], ring[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ways]
             if compression is not None:
-                return compression.all_reduce_time(part, links)
+                return compression.all_reduce_time(part, links, updates)
             return ring_all_reduce(len(links), numerics.sizes[part], links)
 
-        self._all_reduce_seconds = seconds
+        changes = compression is not None and compression.codec.changes
+        self._all_reduce_seconds = (
+            seconds if changes else lambda part, ring, updates: seconds(part, ring, 0)
+        )
         self._begin(sim, numerics.initial())
 
     def _begin(self, sim: Simulator, initial: Any) -> None:
@@ -269,6 +275,12 @@ class RunState:
         elastic = self.conditions is not None and self.conditions.elastic
         seconds = self._all_reduce_seconds
         self.all_reduces = AllReduces(sim, self.workers, seconds, self._all_reduced, elastic)
+
+    def push_sizes_at(self, updates: int) -> Sequence[float]:
+        """Return the bytes of what a worker that knows of so many updates sends each server."""
+        if self.compression is None or not self.compression.codec.changes:
+            return self.push_sizes
+        return self.compression.sizes_at(updates)
 
     def next_life(self, sim: Simulator, initial: Any) -> "RunState":
         """Return the state of another simulation, from other parameters; what was counted stays."""
@@ -307,7 +319,8 @@ class RunState:
         if self.compression is None:
             self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]
         else:
-            self.bytes_sent += self.compression.all_reduce_bytes(part, ranks)
+            updates = brought[0].read_version
+            self.bytes_sent += self.compression.all_reduce_bytes(part, ranks, updates)
             self.compression.reduce([each.payload for each in brought])
         combine(brought)
 

@@ -137,8 +137,8 @@ class ParameterServer(Worker):
     def _contribution(self, push: Push) -> Contribution:
         if self._places is not None:
             self._places.without_progress = max(0, self._places.without_progress - _LOST_PER_DONE)
-        gradient, payload, read_version, second = push
-        self._state.bytes_sent += message_size(self._state.push_sizes[self._index], second)
+        gradient, payload, read_version, second, size = push
+        self._state.bytes_sent += size
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:

@@ -154,6 +154,8 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
         return None
     if config.clients or config.fails:
         return None
+    if config.compress is not None and config.compress.changes:
+        return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
     if config.update_time.mean() > 0:

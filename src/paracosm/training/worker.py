@@ -276,9 +276,10 @@ class TrainingWorker(Worker):
         payload = self._compressed(payload)
         if extra is not None:
             extra = self._compressed(extra, BESIDE)
+        sizes = self._state.push_sizes_at(self._versions[0])
         for index, server in enumerate(self._state.servers):
-            message = Push(self._last, payload, self._versions[index], extra)
-            size = message_size(self._state.push_sizes[index], extra)
+            size = message_size(sizes[index], extra)
+            message = Push(self._last, payload, self._versions[index], extra, size)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -401,7 +402,8 @@ class TrainingWorker(Worker):
             return payload
         if stream in (WHOLE, FIRST_PART):  # the rest is of the same gradients
             self._state.sent(self._last)
-        return compression.message(self.client, payload, stream)
+        part = max(0, stream - FIRST_PART)
+        return compression.message(self.client, payload, stream, self._versions[part])
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters

@@ -209,6 +209,55 @@ def test_a_message_that_nobody_looks_at_is_not_computed() -> None:
     assert dropped.decoded is None
 
 
+@pytest.mark.parametrize("algorithm", ["asgd", "ssgd", "local-sgd(1)"])
+def test_messages_of_before_the_start_are_sent_as_they_are(algorithm: str) -> None:
+    x, error = START, np.zeros(54)
+    for update in range(9):
+        p = LR * CURVATURE * x + error
+        sent = p if update < 4 else plain.top_k(p, 5)
+        x, error = x - sent, p - sent
+    arguments: dict[str, Any] = {"algorithm": algorithm, "workers": 1, "updates": 9}
+    result = run(**arguments, compress="topk(0.1, start=4)")
+    np.testing.assert_allclose(result.parameters.numpy(), x, rtol=1e-4, atol=1e-5)
+    if algorithm == "local-sgd(1)":
+        return  # whose one worker sends nothing
+    pushed = 4 * SIZE + 5 * 190 / 8
+    of_two = run(**{**arguments, "workers": 2, "topology": "server"}, compress="topk(0.1, start=4)")
+    if algorithm == "ssgd":
+        assert of_two.summary.bytes_sent == pytest.approx(2 * (pushed + 9 * SIZE))
+    timed = {"model": "valley:model", "data": "valley:data", "compute": "1s", "bandwidth": 100}
+    asked = {**timed, **arguments, "workers": 2, "compress": "topk(0.1, start=4)", "batch": 1}
+    timing, real = (
+        train(KINDS["train"].configured({**asked, "timing_only": alone}, "test")).summary
+        for alone in (True, False)
+    )
+    assert timing.virtual_time == real.virtual_time
+    assert timing.bytes_sent == real.bytes_sent
+
+
+def test_an_all_reduce_takes_longer_before_the_start() -> None:
+    common: dict[str, Any] = {"algorithm": "ssgd", "topology": "all-reduce", "updates": 3}
+    of_all = run(**common, bandwidth=100, compress="topk(0.1, start=2)")
+    # Two rings of 216 bytes among two workers, then a gather of 190 bits of each.
+    assert of_all.summary.virtual_time == pytest.approx(3 + 2 * SIZE / 100 + 190 / 8 / 100)
+    assert of_all.summary.bytes_sent == pytest.approx(2 * 2 * SIZE + 2 * 190 / 8)
+
+
+def test_the_share_that_is_sent_falls_while_it_warms_up() -> None:
+    """Lin et al. 2018: 25, 6.25, 1.56, 0.4 and then 0.1 % of the numbers."""
+    codec = parse_codec("topk(0.0009765625, warmup=8, start=3)")
+    shares = [getattr(codec.at(update), "share", 1) for update in range(13)]
+    quarters = [0.25, 0.25, 0.0625, 0.0625, 1 / 64, 1 / 64, 1 / 256, 1 / 256]
+    assert shares == [1, 1, 1, *map(pytest.approx, quarters), 1 / 1024, 1 / 1024]
+    x, error = START, np.zeros(54)
+    for update in range(6):
+        p = CURVATURE * x + error
+        sent = plain.top_k(p, [34, 21, 14, 9, 5, 5][update])  # 54 times 0.1^(1/5), ^(2/5), ...
+        x, error = x - LR * sent, p - sent
+    result = run(algorithm="asgd", workers=1, updates=6, compress="topk(0.1, warmup=4)")
+    np.testing.assert_allclose(result.parameters.numpy(), x, rtol=1e-4, atol=1e-5)
+
+
 def test_a_compressed_message_takes_its_bytes_on_the_link() -> None:
     # topk(0.1): 5 of 54 numbers, 32 bits and 6 of place: 190 bits. At 1 byte/s, 216 bytes back.
     result = run(algorithm="asgd", workers=1, updates=1, bandwidth=1, compress="topk(0.1)")

@@ -15,7 +15,7 @@ Compression for Distributed Learning", 2023, lemma 4), which such codecs here do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,17 +34,39 @@ Shapes = Sequence[Sequence[int]]
 FLOAT = 32  # bits of a number that is sent as it is
 
 
+@dataclass(frozen=True)
 class Codec:
-    """Base of all codecs."""
+    """Base of all codecs. Messages of before the run's first `start` updates are sent as they are.
+
+    PyTorch's `start_powerSGD_iter`; Vogels et al. 2019 and Tang et al., "1-bit Adam", 2021, begin
+    likewise, where gradients change fast.
+    """
 
     name: ClassVar[str]
-    feedback: bool  # whether a client adds what was left out to its next message
+    start: int = field(default=0, kw_only=True)
 
     # Whether the sum of messages is as large as one of them, so that a ring can reduce them.
     # Otherwise an all-reduce gathers those of all workers at each.
     adds_up: ClassVar[bool] = False
     # Whether the result of a message depends on those that the client sent before.
     remembers: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "start")
+
+    @property
+    def feedback(self) -> bool:
+        """Whether a client adds what was left out to its next message."""
+        raise NotImplementedError
+
+    def at(self, updates: int) -> Codec:
+        """Return the codec of a message that knows of so many updates."""
+        return self if updates >= self.start else AS_IT_IS
+
+    @property
+    def changes(self) -> bool:
+        """Whether messages are compressed otherwise at some updates than at others."""
+        return self.start > 0
 
     @property
     def depends_on_before(self) -> bool:
@@ -83,13 +105,32 @@ class Codec:
 
     def __str__(self) -> str:
         """Write it with all its numbers, so that a summary says what was used."""
-        known = [(each, getattr(self, each.name)) for each in fields(self)]  # type: ignore[arg-type]
+        ordered = sorted(fields(self), key=lambda each: bool(each.kw_only))
+        known = [(each, getattr(self, each.name)) for each in ordered]
         shown = [
             f"{each.name}={value}"
             for each, value in known
-            if type(value) is not bool or value != each.default
+            if value != each.default or not (type(value) is bool or each.kw_only)
         ]
         return f"{self.name}({', '.join(shown)})" if shown else self.name
+
+
+@dataclass(frozen=True)
+class _AsItIs(Codec):
+    """C(x) = x."""
+
+    name: ClassVar[str] = "none"
+    adds_up: ClassVar[bool] = True
+    feedback: bool = False
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        return (FLOAT * elements(shapes),)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        return vector
+
+
+AS_IT_IS = _AsItIs()
 
 
 def elements(shapes: Shapes) -> int:
@@ -132,15 +173,33 @@ class TopK(Codec):
     k is `share` of the d numbers of a message or, `by_tensor`, of each tensor. Of each, a message
     has 32 bits and its place, ceil(log2 d) bits. Stich, Cordonnier, Jaggi, "Sparsified SGD with
     Memory", 2018, definition 2.1 and lemma A.1.
+
+    In the four quarters of `warmup` updates the share is its power of 1/5, 2/5, 3/5, 4/5: 0.25,
+    0.063, 0.016, 0.004 and then 0.001. Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression",
+    2018, section 3.3 (four epochs), as in its authors' code.
     """
 
     name: ClassVar[str] = "topk"
     share: float = 0.01
     by_tensor: bool = False
     feedback: bool = True
+    warmup: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_share(self.name, self.share)
+        at_least(self, 0, "warmup")
+
+    def at(self, updates: int) -> Codec:
+        made = updates - self.start
+        if not 0 <= made < self.warmup:
+            return super().at(updates)
+        quarter = 4 * made // self.warmup
+        return replace(self, share=self.share ** ((quarter + 1) / 5), start=0, warmup=0)
+
+    @property
+    def changes(self) -> bool:
+        return self.warmup > 0 or super().changes
 
     def bits(self, shapes: Shapes) -> tuple[int, ...]:
         groups = self._groups(shapes)
@@ -182,6 +241,7 @@ class RandomK(Codec):
     feedback: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_share(self.name, self.share)
 
     def bits(self, shapes: Shapes) -> tuple[int, ...]:
@@ -216,6 +276,7 @@ class QSGD(Codec):
     feedback: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(self, 1, "levels", "bucket")
 
     @property
@@ -329,6 +390,7 @@ class PowerSGD(Codec):
     feedback: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(self, 1, "rank")
 
     def check(self, shapes: Shapes) -> None:

@@ -5,6 +5,7 @@ its client considers it sent, and its gradient is computed.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from paracosm.cluster.collectives import ring_all_gather, ring_all_reduce
 from paracosm.cluster.link import Link
 from paracosm.rng import TrainingStream, generator
-from paracosm.training.compression.codecs import FLOAT, Codec, Shapes, elements
+from paracosm.training.compression.codecs import AS_IT_IS, FLOAT, Codec, Shapes, elements
 from paracosm.training.numerics.store import Deferred, Gradient, Numerics, Part
 
 if TYPE_CHECKING:
@@ -47,20 +48,34 @@ class Compression:
         self._is_real = numerics.real
         self._parts = numerics.parts
         self._shapes = numerics.shapes
+        self._whole = numerics.sizes
         codec.check([shape for part in self._shapes for shape in part])
-        self._rounds = [  # bytes, for each part
-            [bits / (FLOAT * elements(shapes)) * size for bits in codec.bits(shapes)]
-            for shapes, size in zip(self._shapes, numerics.sizes, strict=True)
-        ]
-        self.sizes = tuple(map(sum, self._rounds))
+        self._rounds: dict[Codec, list[list[float]]] = {}
+        self.sizes = self.sizes_at(sys.maxsize)
         self._outboxes: dict[tuple[int, int], _Outbox] = {}  # of clients that have sent, by stream
         self._memories: defaultdict[int, Memory] = defaultdict(_new_memory)  # of all, by stream
 
-    def message(self, client: int, payload: Any, stream: int = WHOLE) -> Any:
+    def sizes_at(self, updates: int) -> tuple[float, ...]:
+        """Return the bytes of the messages of each part that know of so many updates."""
+        return tuple(map(sum, self._rounds_at(updates)))
+
+    def _rounds_at(self, updates: int) -> list[list[float]]:
+        """Return bytes by part and round."""
+        codec = self.codec.at(updates)
+        if codec not in self._rounds:
+            self._rounds[codec] = [
+                [bits / (FLOAT * elements(shapes)) * size for bits in codec.bits(shapes)]
+                for shapes, size in zip(self._shapes, self._whole, strict=True)
+            ]
+        return self._rounds[codec]
+
+    def message(
+        self, client: int, payload: Any, stream: int = WHOLE, updates: int = sys.maxsize
+    ) -> Any:
         """Return the message of a client for a gradient, or a vector of the same form.
 
-        In a stream from `FIRST_PART` on, the vector is that of one part. In timing-only mode the
-        payload is sent as it is.
+        The client knows of so many updates. In a stream from `FIRST_PART` on, the vector is that of
+        one part. In timing-only mode the payload is sent as it is.
         """
         if not self._is_real:
             return payload
@@ -69,9 +84,10 @@ class Compression:
             made = _Outbox(self.codec, client, stream, self._seed, self._is_shared)
             outbox = self._outboxes[client, stream] = made
         part = stream - FIRST_PART
-        if part < 0:
-            return outbox.send(payload, self._parts, self._shapes)
-        return outbox.send(payload, [slice(None)], [self._shapes[part]])
+        parts, shapes = self._parts, self._shapes
+        if part >= 0:
+            parts, shapes = (slice(None),), (self._shapes[part],)
+        return outbox.send(payload, parts, shapes, self.codec.at(updates))
 
     def forget(self) -> None:
         """Reset errors and all other state that messages depend on."""
@@ -85,19 +101,21 @@ class Compression:
                 message.outbox.forget_before(message)
             _compress(messages, self._memories[messages[0].outbox.stream])
 
-    def all_reduce_time(self, part: int, links: Sequence[Link]) -> float:
+    def all_reduce_time(self, part: int, links: Sequence[Link], updates: int) -> float:
         """Return the seconds of an all-reduce of a part between workers on a ring of links.
 
         Messages that do not add up are gathered at all workers, each as large as it was sent.
         """
         ranks = len(links)
-        if self.codec.adds_up:
-            return sum(ring_all_reduce(ranks, size, links) for size in self._rounds[part])
-        return sum(ring_all_gather(ranks, ranks * size, links) for size in self._rounds[part])
+        sizes = self._rounds_at(updates)[part]
+        if self.codec.at(updates).adds_up:
+            return sum(ring_all_reduce(ranks, size, links) for size in sizes)
+        return sum(ring_all_gather(ranks, ranks * size, links) for size in sizes)
 
-    def all_reduce_bytes(self, part: int, ranks: int) -> float:
+    def all_reduce_bytes(self, part: int, ranks: int, updates: int) -> float:
         """Return the bytes that all workers together send in such an all-reduce."""
-        return (2 if self.codec.adds_up else ranks) * (ranks - 1) * self.sizes[part]
+        times = 2 if self.codec.at(updates).adds_up else ranks
+        return times * (ranks - 1) * self.sizes_at(updates)[part]
 
 
 @dataclass(eq=False, slots=True)
@@ -108,6 +126,7 @@ class Message(Deferred):
     number: int  # of those in the outbox
     parts: Sequence[Part]  # of its vector
     shapes: Sequence[Shapes]  # of the tensors in each
+    codec: Codec
     payload: Any  # a gradient or a vector; None once it is compressed
     decoded: Any = None
 
@@ -130,8 +149,10 @@ class _Outbox:
         self._sent = 0
         self._waiting: deque[Message] = deque()  # those that are not compressed, in order
 
-    def send(self, payload: Any, parts: Sequence[Part], shapes: Sequence[Shapes]) -> Message:
-        message = Message(self, self._sent, parts, shapes, payload)
+    def send(
+        self, payload: Any, parts: Sequence[Part], shapes: Sequence[Shapes], codec: Codec
+    ) -> Message:
+        message = Message(self, self._sent, parts, shapes, codec, payload)
         self._sent += 1
         if self._is_in_order:
             self._waiting.append(message)
@@ -164,7 +185,7 @@ class _Outbox:
         """Record the result of compressing the vector."""
         message.decoded, message.payload = decoded, None
         if self.codec.feedback:
-            self._error = vector - decoded
+            self._error = None if message.codec is AS_IT_IS else vector - decoded
         if self._is_in_order:
             self._waiting.popleft()
 
@@ -192,7 +213,7 @@ def _compress(messages: Sequence[Message], memory: Memory) -> None:
     decoded: list[list[Any]] = [[] for _ in messages]
     for number, (part, shapes) in enumerate(zip(first.parts, first.shapes, strict=True)):
         pieces = [vector[part] for vector in vectors]
-        found = first.outbox.codec.compress(pieces, shapes, rng, memory[number])
+        found = first.codec.compress(pieces, shapes, rng, memory[number])
         for mine, piece in zip(decoded, found, strict=True):
             mine.append(piece)
     for message, vector, parts in zip(messages, vectors, decoded, strict=True):

@@ -146,7 +146,8 @@ class Store:
         workers: int,  # how many contribute
         recipe: Recipe,
         updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
-        aggregate: Callable[[Any], Any] | None = None,  # what is stepped against, from a mean
+        # What is stepped against, from a mean and the updates before
+        aggregate: Callable[[Any, int], Any] | None = None,
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -213,7 +214,7 @@ class Store:
         if self._sums:
             mean = len(values) * mean
         if self._aggregate is not None:
-            mean = self._aggregate(mean)
+            mean = self._aggregate(mean, self.version)
         _check_like("direction", mean, self.parameters)  # PyTorch would broadcast it
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
@@ -272,7 +273,7 @@ class Store:
         """Do the same where each brings what it has taken off the parameters, as it was sent."""
         mean = sum(c.value for c in contributions) / len(contributions)
         if self._aggregate is not None and self._real:
-            mean = self._aggregate(mean)
+            mean = self._aggregate(mean, self.version)
         self.replace(contributions, self.parameters - mean)
 
 
