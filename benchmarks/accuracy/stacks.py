@@ -344,6 +344,7 @@ def _strategy(entry: Mapping[str, str], stack: Stack) -> tuple[Strategy, int]:
             sequence=tensor > 1,
             async_tp=tensor > 1 and entry["stack"].startswith(OVERLAPS),
             context=context,
+            context_form=stack.context if context > 1 else "auto",
             expert=expert,
             pipeline=pipeline,
             schedule="interleaved" if interleaved else "1f1b",

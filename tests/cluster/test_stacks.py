@@ -6,12 +6,13 @@ from paracosm.cluster.hardware import find_hardware, find_stack, load_catalogue,
 from paracosm.cluster.hardware.kernels import load_kernels
 from paracosm.cluster.hardware.stacks import products_of
 from paracosm.errors import InputError
-from paracosm.graphs.transformer.share import SCALINGS
+from paracosm.graphs.transformer.share import CONTEXT_FORMS, SCALINGS
 
 
 def test_every_stack_has_attention_everywhere() -> None:
     for stack in load_stacks().values():
         assert stack.float8 in SCALINGS
+        assert stack.context in CONTEXT_FORMS
         for device in load_catalogue().devices.values():
             assert stack.attention_on(device) in load_kernels().attention.values()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from paracosm.graphs.summary import fingerprint, peak_memory
 from paracosm.graphs.transformer.architecture import Recipe, Transformer, architecture
 from paracosm.graphs.transformer.graph import transformer_graph
 from paracosm.graphs.transformer.ops import GROUPED
-from paracosm.graphs.transformer.share import Split, describe_routing, routed
+from paracosm.graphs.transformer.share import CONTEXT_FORMS, Split, describe_routing, routed
 from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import Strategy
@@ -244,18 +245,111 @@ def test_a_ring_shares_the_work_and_passes_keys_on(context: int) -> None:
 
 
 def test_keys_come_beside_the_attention_to_those_that_are_there() -> None:
-    """Of three: pass, attend, pass beside attend, attend."""
+    """Of three: pass, attend, pass beside attend, attend; then pieces are merged."""
     graph = transformer_graph(replace(LLAMA, sequence=60), 1, Split(context=3))
     rows = [
         row
         for row in range(len(graph))
         if graph.names[graph.name[row]] == "h.1.attention.core" and graph.phase[row] == 0
     ]
-    pass_1, core_0, pass_2, core_1, core_2 = rows
+    pass_1, core_0, pass_2, core_1, core_2, *merges = rows
+    assert len(merges) == 3
     assert pass_1 not in graph.predecessors(core_0)
     assert set(graph.predecessors(pass_2)) == {core_0, pass_1}
     assert set(graph.predecessors(core_1)) == {core_0, pass_1}
     assert set(graph.predecessors(core_2)) == {core_1, pass_2}
+
+
+def exchanges(split: Split, recipe: Recipe, phase: str) -> list[tuple[str, int, bool]]:
+    """Return what is exchanged in a layer of two: kinds, bytes, whether attention waits for it."""
+    graph = transformer_graph(replace(LLAMA, recipe=recipe), 1, split)
+    cores = [
+        row
+        for row in np.flatnonzero(of_phase(graph, phase)).tolist()
+        if graph.names[graph.name[row]] == "h.1.attention.core"
+    ]
+    found = []
+    for row in cores:
+        if graph.resource[row] == COMMUNICATION:
+            op = graph.ops[graph.op[row]]
+            later = [each for each in cores if each > row and graph.resource[each] != COMMUNICATION]
+            waits = bool(later) and row in graph.predecessors(later[0])
+            found.append((op.name.split(".")[1], max(op.bytes_read, op.bytes_written), waits))
+    return found
+
+
+WHOLE = 2 * 2 * 64 * 4 * 8
+"""Bytes of keys and values of all 64 tokens: 4 heads of 8 numbers of 2 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("form", "recipe", "forward", "backward"),
+    [
+        (
+            "gather",
+            "compiled",
+            [("all_gather_into_tensor", WHOLE, True)],
+            [("all_gather_into_tensor", WHOLE, True), ("reduce_scatter_tensor", WHOLE, False)],
+        ),
+        (  # queries are as large as keys and values together; a half of each is on a rank
+            "ulysses",
+            "compiled",
+            [("all_to_all_single", WHOLE, True), ("all_to_all_single", WHOLE // 2, False)],
+            [("all_to_all_single", WHOLE // 2, True), ("all_to_all_single", WHOLE, False)],
+        ),
+        (  # twice as many heads of keys; gradients in single precision, once for each piece
+            "pieces",
+            "compiled",
+            [("all_gather_into_tensor", 2 * WHOLE, True)],
+            [
+                ("all_gather_into_tensor", 2 * WHOLE, True),
+                ("permute_tensor", 2 * WHOLE, True),
+                ("permute_tensor", 2 * WHOLE, True),
+            ],
+        ),
+        (
+            "pieces-ring",
+            "eager",
+            [("permute_tensor", WHOLE, False)],
+            [
+                ("permute_tensor", WHOLE, False),
+                ("permute_tensor", 2 * WHOLE, False),
+                ("permute_tensor", 2 * WHOLE, True),
+            ],
+        ),
+    ],
+)
+def test_two_ranks_exchange_keys_and_values_as_the_form_says(
+    form: str, recipe: Recipe, forward: list[Any], backward: list[Any]
+) -> None:
+    split = Split(context=2, context_form=form)
+    assert exchanges(split, recipe, "forward") == forward
+    assert exchanges(split, recipe, "backward") == backward
+
+
+@pytest.mark.parametrize("form", CONTEXT_FORMS)
+def test_each_form_does_its_part_of_attention(form: str) -> None:
+    whole, part = (
+        transformer_graph(LLAMA, 3, Split(context=context, context_form=form)) for context in (1, 4)
+    )
+    assert part.flops.sum() * 4 == whole.flops.sum()
+    assert gradients(part) == gradients(whole)
+
+
+def test_pieces_are_merged_in_single_precision() -> None:
+    """Of an output of 64 / 4 tokens with 64 numbers: compiled, 10 bytes a number and merge, the
+    last of which writes 2 instead of 4; op by op 38, and 6 for each cast, of 4 pieces and back."""
+    numbers = 64 // 4 * 64
+    recipes: tuple[Recipe, Recipe] = ("compiled", "eager")
+    for recipe, expected in zip(recipes, (3 * 10 - 2, 3 * 32 + 5 * 6), strict=True):
+        split = Split(context=4, context_form="pieces")
+        graph = transformer_graph(replace(LLAMA, recipe=recipe, layers=1), 1, split)
+        moved = sum(
+            graph.ops[graph.op[row]].bytes_read + graph.ops[graph.op[row]].bytes_written
+            for row in np.flatnonzero(of_phase(graph, "forward")).tolist()
+            if graph.ops[graph.op[row]].name in ("context.merge", "context.cast")
+        )
+        assert moved == expected * numbers
 
 
 MIXTRAL = replace(
@@ -371,6 +465,7 @@ def test_experts_get_their_parts_of_a_sequence_from_each_rank_that_shares_a_laye
 @pytest.mark.parametrize(
     ("split", "message"),
     [
+        (Split(context=16, context_form="ulysses"), "cp=16 does not divide 8 heads of a rank"),
         (Split(context=3), "cp=3: a sequence of 64 tokens has no 6 equal parts; 66 has"),
         (Split(expert=2), "ep=2, but the model has no experts"),
         (Split(tensor=3), "tensor=3 ranks do not divide 8 heads; 2 would"),

@@ -141,12 +141,12 @@ def stacks(json: Json = False) -> int:
         say("")
         rows = [
             [
-                *(name, stack.since, stack.recipe, stack.float8),
+                *(name, stack.since, stack.recipe, stack.float8, stack.context),
                 ", ".join(f"{kernel} ({where})" for where, kernel in stack.attention.items()),
             ]
             for name, stack in known.items()
         ]
-        say(aligned([["stack", "since", "ops", "float8", "attention"], *rows]))
+        say(aligned([["stack", "since", "ops", "float8", "context", "attention"], *rows]))
         kernels = load_kernels()
         say("")
         say(aligned(_kernel_rows(kernels)))

@@ -181,7 +181,9 @@ def run_strategy_plan(
     try:
         for number in reversed(config.numbers):
             cluster = asked.resolve_cluster(number)
-            searches[number] = search_strategies(model, cluster, config.examples, splits)
+            searches[number] = search_strategies(
+                model, cluster, config.examples, splits, form=asked.context_form
+            )
             if not searches[number].ranked:
                 if number == config.numbers[-1]:
                     fastest(searches[number], cluster)  # says what the nearest lacks

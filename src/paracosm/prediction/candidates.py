@@ -32,6 +32,7 @@ def candidates(
     workers: int,
     machine: int,  # workers in one machine
     examples: int,
+    form: str = "auto",  # in which context ranks exchange keys and values
 ) -> Iterator[Candidate]:
     """Yield the strategies whose divisions are exact, without recomputation.
 
@@ -47,11 +48,14 @@ def candidates(
             for context in _divisors(workers // tensor // pipeline, MOST_OF_A_SEQUENCE):
                 if context > 1 and model.sequence % (2 * context):
                     continue
+                if form == "ulysses" and model.heads // tensor % context:
+                    continue
                 shape = Strategy(
                     data=workers // tensor // pipeline // context,
                     tensor=tensor,
                     sequence=tensor > 1,
                     context=context,
+                    context_form=form if context > 1 else "auto",
                     pipeline=pipeline,
                 )
                 yield from _with_micro_batches(model, shape, machine // tensor, examples)

@@ -465,9 +465,22 @@ class PredictConfig(PredictionFields):
         if self.catalogued is None:
             return strategies_by_workers(text, workers, self.servers, held)
         return [
-            (number, replace(found, float8=self.software.float8) if found.float8 is True else found)
+            (number, self._as_software_does(found))
             for number, found in strategies_by_workers(text, workers, self.servers, held)
         ]
+
+    def _as_software_does(self, strategy: Strategy) -> Strategy:
+        """Return a strategy with what its software does where nothing else is said."""
+        if strategy.float8 is True:
+            strategy = replace(strategy, float8=self.software.float8)
+        if strategy.context > 1 and strategy.context_form == "auto":
+            strategy = replace(strategy, context_form=self.context_form)
+        return strategy
+
+    @cached_property
+    def context_form(self) -> str:
+        """How ranks that share a sequence exchange keys and values where nothing says."""
+        return "auto" if self.catalogued is None else self.software.context
 
     def of_strategy(self, strategy: Strategy, batch: int) -> PredictConfig:
         """Return the same with a strategy in place of auto, and the examples of one pass."""

@@ -136,7 +136,7 @@ def _chosen(
     cluster = changed.resolve_cluster(workers)
     splits = splits_of(changed, cluster, seed)
     examples = config.global_batch or workers
-    found = search_strategies(model, cluster, examples, splits, progress)
+    found = search_strategies(model, cluster, examples, splits, progress, config.context_form)
     best = fastest(found, cluster).candidate
     search = StrategySearch(
         ranked=ranked_strategies(found, NEXT),

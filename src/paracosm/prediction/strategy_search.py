@@ -69,6 +69,7 @@ def search_strategies(
     examples: int,
     replicas: Callable[[Candidate], TimedSplit],
     progress: Progress | None = None,
+    form: str = "auto",
 ) -> Search:
     """Return the strategies of all workers of a cluster, the fastest first.
 
@@ -81,6 +82,7 @@ def search_strategies(
         examples: of an iteration; each candidate has the nearest number that it divides.
         replicas: one rank's part of the model, by how a candidate divides it.
         progress: called with the number of predicted strategies.
+        form: in which ranks that share a sequence exchange keys and values.
 
     Raises:
         InputError: no strategy of the model can use all workers.
@@ -88,7 +90,7 @@ def search_strategies(
     """
     workers, machine = len(cluster.workers), machine_of(cluster.topology, len(cluster.workers))
     check_divisible(model, workers, machine, examples)
-    found = list(candidates(model, workers, machine, examples))
+    found = list(candidates(model, workers, machine, examples, form))
     memory = min((node.memory for node in cluster.nodes if node.memory), default=None)
     network = Network(cluster)
     speed = max(node.speed for node in cluster.nodes)

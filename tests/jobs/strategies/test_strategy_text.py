@@ -53,6 +53,7 @@ MIB = 1 << 20
         ("ddp, bucket=10MiB", 2, Strategy(data=2, bucket=10 * MIB)),
         ("pp=2, cut=h.6, recompute=yes", 2, Strategy(pipeline=2, cut=("h.6",), recompute=True)),
         ("tp=4, sp=yes, cp=2", 16, Strategy(data=2, tensor=4, sequence=True, context=2)),
+        ("cp=2, cp_form=gather", 2, Strategy(context=2, context_form="gather")),
         (
             "ep=4, routing=zipf(1.2), capacity=1.25",
             8,
@@ -160,6 +161,8 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("fsdp, dp=3, shard=3", None, "be less: leave it out"),
         ("fsdp, dp=8, shard=2, ep=2", None, "two ways to group replicas: choose one"),
         ("zero-bubble", 2, "schedule=zero-bubble has no effect with pp=1"),
+        ("cp=2, cp_form=rings", 2, 'cp_form: unknown form "rings": did you mean "ring"'),
+        ("dp=2, cp_form=ring", 2, "cp_form has no effect with cp=1"),
         ("cp=3, tp=2", 16, "tp=2 x cp=3 = 6 ranks, which does not divide 16 workers: cp=2 or"),
         ("offload=0, dp=2", None, "offload must be above 0, not 0"),
         ("dp=2, recompute=maybe", None, "recompute is one of no, yes"),

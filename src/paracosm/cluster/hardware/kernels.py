@@ -17,7 +17,10 @@ where q is the share of multiprocessors that have a tile to compute, of the tile
 (NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization).
 
 `kernels.yaml` has the numbers and their sources, written by `benchmarks/accuracy/kernels.py`. A
-device without any reaches the same share of its peak as those of its family, or all others.
+device without any reaches the same share of its peak as those of its family, or all others; of what
+its products reach, where these were timed: what keeps a card below its peak, its limit of power
+above all, does so in all kernels (of the attention that an H100 SXM has, an H100 PCIe reached 0.60
+and 0.65, and one of 500 W 0.69 and 0.95; of its products 0.59 and 0.78, of its peak 0.76 and 1).
 """
 
 import math
@@ -166,6 +169,11 @@ def _rate(rates: Mapping[str, float], device: Named) -> tuple[float, int]:
         for other, rate in rates.items()
         if known[other].generation == datasheet.generation and datasheet.generation is not None
     }
+    products = load_kernels().products["bfloat16"].rates
+    timed = {other: rate for other, rate in family.items() if other in products}
+    if name in products and timed:
+        ratio = fmean(math.log(rate / products[other]) for other, rate in timed.items())
+        return products[name] * 1e12 * math.exp(ratio), 1
     shares = [rate * 1e12 / _peak(known[other]) for other, rate in (family or rates).items()]
     return own * math.exp(fmean(math.log(share) for share in shares)), 1 if family else 2
 

@@ -39,6 +39,10 @@ class Stack(BaseModel):
     float8: Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8"] = Field(
         description="how numbers of one byte are scaled where nothing says"
     )
+    context: Literal["ring", "gather", "ulysses", "pieces", "pieces-ring"] = Field(
+        "ring",
+        description="how ranks that share a sequence exchange keys and values where nothing says",
+    )
     whole_iterations: bool = Field(
         False,
         description="whether what products and attention reach is from whole iterations of it "

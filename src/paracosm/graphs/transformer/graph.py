@@ -70,6 +70,7 @@ def _graph(share: Share, stages: int) -> Graph:
             "sp": "yes" if split.sequence else "no",
             "async_tp": "yes" if split.overlap else "no",
             "cp": split.context,
+            "cp_form": split.context_form,
             "ep": split.expert,
             "float8": split.float8 or "no",
         },

@@ -6,8 +6,7 @@ backward); Narayanan et al., "Efficient Large-Scale Language Model Training on G
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022 (section
 4: what is kept for the backward pass, s b h (10 + 24 / t + 5 a s / (h t)) bytes; section 4.2.2:
 along the sequence all-reduces become a gather before and a reduce-scatter after, and what is
-gathered is gathered again backward); Liu et al., "Ring Attention with Blockwise Transformers",
-2023 (keys and values go around a ring beside the attention to those that are there).
+gathered is gathered again backward).
 
     forward   norm qkv attention out | add   norm up act down | add
     all-reduce of the output of each half at |; backward, of the gradient of each half's input
@@ -16,8 +15,9 @@ gathered is gathered again backward); Liu et al., "Ring Attention with Blockwise
 from collections.abc import Iterator
 
 from paracosm.graphs.graph import Op
+from paracosm.graphs.transformer.context import attend
 from paracosm.graphs.transformer.experts import experts, experts_backward, sends_parts
-from paracosm.graphs.transformer.ops import HALF, Step, flash, permute, product, streaming
+from paracosm.graphs.transformer.ops import HALF, Step, product, streaming
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import (
     activation,
@@ -123,7 +123,7 @@ def _attention(share: Share) -> Iterator[Step]:
     model = share.model
     heads, size = share.micro_batch * share.heads, share.tokens * share.heads * model.head_width
     if model.recipe != "megatron":
-        yield from _ring(share, backward=False)
+        yield from attend(share, backward=False)
         return
     s, scores = model.sequence, heads * model.sequence**2
     yield Step("attention.scores", product(s, s, model.head_width, heads))
@@ -142,7 +142,7 @@ def _attention_backward(share: Share) -> Iterator[Step]:
     model = share.model
     heads, size = share.micro_batch * share.heads, share.tokens * share.heads * model.head_width
     if model.recipe != "megatron":
-        yield from _ring(share, backward=True)
+        yield from attend(share, backward=True)
         if model.rotary:
             yield Step("attention.rotary", _rotary(share))
         return
@@ -156,31 +156,6 @@ def _attention_backward(share: Share) -> Iterator[Step]:
     yield Step("attention.softmax", streaming(softmax, 2 * HALF * scores, HALF * scores))
     yield Step("attention.scores", product(s, head, s, heads))
     yield Step("attention.scores", product(s, head, s, heads))
-
-
-def _ring(share: Share, *, backward: bool) -> Iterator[Step]:
-    """Yield attention to the keys of each rank of the ring, while the next ones are transferred.
-
-    Every rank has an early and a late part of the sequence, so that causal attention takes all of
-    them equally long (Brandon et al., "Striped Attention", 2023). In the backward pass the
-    gradients of keys and values travel with them, and one step further, back to their rank.
-    """
-    model, ranks = share.model, share.split.context
-    length, head = model.sequence // ranks, model.head_width
-    op = flash(
-        *(share.micro_batch, share.heads, share.kv_heads, length, length, head), backward=backward
-    )
-    keys = 2 * HALF * share.tokens * share.kv_heads * head
-    result = HALF * share.tokens * share.heads * head
-    logarithms = 4 * share.tokens * share.heads  # of the sums of each row's exponentials
-    kept = ((result, "attention.out"), (logarithms, "attention.core"))
-    for number in range(ranks):
-        if number < ranks - 1:
-            yield Step("attention.core", permute((1 + backward) * keys), overlaps=True)
-        last = number == ranks - 1
-        yield Step("attention.core", op, kept if last and not backward else ())
-    if backward and ranks > 1:
-        yield Step("attention.core", permute(keys))
 
 
 # The perceptron, and experts.

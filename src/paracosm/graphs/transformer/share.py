@@ -7,7 +7,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.expression import parse_expression
-from paracosm.graphs.transformer.architecture import Transformer
+from paracosm.graphs.transformer.architecture import Transformer, nearest_divisor
 from paracosm.graphs.transformer.ops import HALF
 from paracosm.rng import SimulationStream, generator
 
@@ -15,6 +15,9 @@ SCALINGS = ("tensorwise", "rowwise", "delayed", "blockwise", "mxfp8")
 """How numbers of one byte are scaled. By the largest of their tensor, or of a row (torchao); of the
 tensor in earlier steps, of blocks of 128 x 128 and 1 x 128, or of 32 numbers (Transformer Engine;
 the last is the Open Compute Project's microscaling)."""
+
+CONTEXT_FORMS = ("ring", "gather", "ulysses", "pieces", "pieces-ring")
+"""How ranks that share a sequence exchange keys and values: `context.py` says who does which."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,14 @@ class Split:
 
     tensor: int = 1  # that share each layer
     sequence: bool = False  # whether they share norms and sums as well, along the sequence
-    context: int = 1  # that share each sequence, and pass keys and values around a ring
+    context: int = 1  # that share each sequence
     expert: int = 1  # that share the experts of each layer, and send tokens to each other
     routing: str = "uniform"
     capacity: float = 0.0
     # whether gathers and sums along the sequence overlap with the products that they feed or follow
     overlap: bool = False
     float8: str = ""  # how numbers of one byte of linear maps are scaled, one of `SCALINGS`, if any
+    context_form: str = CONTEXT_FORMS[0]  # one of those
     seed: int = 0  # of the loads
 
 
@@ -65,6 +69,12 @@ class Share:
             raise InputError(
                 f"strategy: cp={split.context}: a sequence of {model.sequence:,} tokens has no "
                 f"{chunks} equal parts; {near:,} has"
+            )
+        if split.context_form == "ulysses" and self.heads % split.context:
+            fits = nearest_divisor(self.heads, split.context)
+            raise InputError(
+                f"strategy: cp_form=ulysses: cp={split.context} does not divide {self.heads} heads "
+                f"of a rank: cp={fits} does, or cp_form=ring"
             )
         if (split.expert > 1) and (not model.experts or model.experts % split.expert):
             sizes = [n for n in range(1, model.experts + 1) if model.experts % n == 0]

@@ -172,6 +172,7 @@ def _check_written(graph: Graph, strategy: Strategy) -> None:
     """Check that the graph is divided as the strategy requires, where only its writer can."""
     for key, wanted in (
         ("cp", strategy.context),
+        *([] if strategy.context_form == "auto" else [("cp_form", strategy.context_form)]),
         ("ep", strategy.expert),
         ("float8", strategy.scaling or "no"),
         ("async_tp", "yes" if strategy.async_tp else "no"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.errors import InputError, shown, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
-from paracosm.graphs.transformer.share import SCALINGS, Split
+from paracosm.graphs.transformer.share import CONTEXT_FORMS, SCALINGS, Split
 from paracosm.units import (
     format_bandwidth,
     format_size,
@@ -41,7 +41,10 @@ class Strategy:
     sequence: bool = False
     # whether their gathers and sums overlap with the products that they feed or follow
     async_tp: bool = False
-    context: int = 1  # ranks that share each sequence, around a ring
+    context: int = 1  # ranks that share each sequence
+    # how they exchange keys and values, one of `CONTEXT_FORMS`; "auto" is the software's way, or
+    # the first of them
+    context_form: str = "auto"
     # of data- and context-parallel ranks, those that share the experts of each layer
     expert: int = 1
     routing: str = "uniform"  # of tokens to experts, as `paracosm.graphs.transformer.Split` has it
@@ -85,6 +88,7 @@ class Strategy:
             ("schedule", "schedule", self.schedule, SCHEDULES),
             ("zero", "sharding", self.sharding, SHARDINGS),
             ("all_reduce", "all_reduce", self.all_reduce, ALL_REDUCES),
+            ("cp_form", "form", self.context_form, ("auto", *CONTEXT_FORMS)),
         ):
             if name not in valid:
                 raise InputError(f"strategy: {key}: {unknown(kind, name, valid)}")
@@ -128,6 +132,7 @@ class Strategy:
         return Split(
             *(self.tensor, self.sequence, self.context, self.expert),
             *(self.routing, self.capacity, self.async_tp, self.scaling),
+            context_form=CONTEXT_FORMS[0] if self.context_form == "auto" else self.context_form,
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
 
@@ -150,6 +155,7 @@ class Strategy:
             *(("zero", "all_reduce", "bucket", "first_bucket") if alone else ()),
             *(("sp", "async_tp") if self.tensor == 1 else ()),
             *(() if self.sequence else ("async_tp",)),
+            *(("cp_form",) if self.context == 1 else ()),
             *(("routing", "capacity") if self.expert == 1 else ()),
             *(("schedule", "overlap") if self.pipeline == 1 else ()),
             *(("microbatches",) if self.shares else ()),
@@ -239,6 +245,8 @@ def _check_split(strategy: Strategy) -> None:
         raise InputError("strategy: sp=yes has no effect with tp=1: give tp=2 or more")
     if strategy.async_tp and not strategy.sequence:
         raise InputError("strategy: async_tp has an effect with sp=yes only")
+    if strategy.context == 1 and strategy.context_form != Strategy.context_form:
+        raise InputError("strategy: cp_form has no effect with cp=1: give cp=2 or more")
     if replicas % ep:
         raise InputError(
             f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
@@ -313,6 +321,7 @@ KEYS = {
     "tp": "tensor",
     "sp": "sequence",
     "cp": "context",
+    "cp_form": "context_form",
     "ep": "expert",
     **{key: key for key in ("async_tp", "routing", "capacity")},
     "pp": "pipeline",
@@ -417,7 +426,7 @@ def _settings(word: str) -> dict[str, Any]:
 
 def _read(key: str, value: str) -> Any:
     name = KEYS[key]
-    if name in ("schedule", "all_reduce", "routing"):
+    if name in ("schedule", "all_reduce", "routing", "context_form"):
         return value
     if name in ("bucket", "first_bucket"):
         return _read_number(key, value, parse_size)
