@@ -3,7 +3,8 @@
     python benchmarks/accuracy/kernels.py [FOLDER] [--write FILE]
 
 FOLDER has `attention.csv` and `gemm.csv`, each row with its source; without it, the folder `stacks`
-of the one that PARACOSM_DATA names. The forms are those of `paracosm.cluster.hardware.kernels`: a
+of the one that PARACOSM_DATA names. Attention on AMD is in `attention_of_amd.csv`, beside this
+file. The forms are those of `paracosm.cluster.hardware.kernels`: a
 kernel of attention has a rate for each device and width of a head, and numbers that all devices
 share, for the backward pass, a causal mask and short sequences; products have a rate for each
 device and type of number. No whole training step sets any of them. `--write` writes the table that
@@ -36,6 +37,7 @@ from paracosm.cluster.hardware.kernels import (
 )
 from paracosm.errors import InputError
 
+OF_AMD = Path(__file__).with_name("attention_of_amd.csv")
 OUTLIER = 0.05  # of a logarithm, from which on a residual counts less than its square
 LEVEL = 0.9
 TOKENS = (
@@ -58,6 +60,9 @@ KERNELS = {
     "cuDNN SDPA": "cudnn",
     "Triton": "triton",
     "xformers": "memory-efficient",
+    "PyTorch SDPA (AOTriton)": "aotriton",
+    "Composable Kernel": "ck",
+    "AITER": "aiter",
 }
 """Names of the table, by the kernels of the measurements."""
 
@@ -129,7 +134,8 @@ def main() -> int:
     if folder is None:
         return 2
     try:
-        attention = fitted_attention(read_attention(folder / "attention.csv"))
+        timed = [*read_attention(folder / "attention.csv"), *read_attention(OF_AMD)]
+        attention = fitted_attention(timed)
         products = fitted_products(read_products(folder / "gemm.csv"))
     except InputError as error:
         print(error)

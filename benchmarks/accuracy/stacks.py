@@ -48,7 +48,7 @@ from paracosm.profiling.estimators.roofline import Estimate
 DEVICES = {
     "A100-SXM": "a100-sxm-80gb",
     "B200": "b200-sxm",
-    "B200 (power limited)": "b200-sxm",
+    "B200 (power limited)": "b200-sxm-750w",
     "GB200": "gb200",
     "H100": "h100-sxm",
     "H100 (80 GB; not named in the table)": "h100-sxm",

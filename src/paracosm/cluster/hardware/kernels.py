@@ -16,11 +16,11 @@ A product of an m x k with a k x n matrix takes
 where q is the share of multiprocessors that have a tile to compute, of the tile size that fits best
 (NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization).
 
-`kernels.yaml` has the numbers and their sources, written by `benchmarks/accuracy/kernels.py`. A
-device without any reaches the same share of its peak as those of its family, or all others; of what
-its products reach, where these were timed: what keeps a card below its peak, its limit of power
-above all, does so in all kernels (of the attention that an H100 SXM has, an H100 PCIe reached 0.60
-and 0.65, and one of 500 W 0.69 and 0.95; of its products 0.59 and 0.78, of its peak 0.76 and 1).
+`kernels.yaml` has the numbers and their sources, written by `benchmarks/accuracy/kernels.py`. On a
+device where a kernel was not timed it reaches the same multiple of what products in half precision
+reach as on those of its generation, or all others: clocks and power limits are in both. (Left out
+one by one, that errs by 10 % in the mean for attention; the same share of the peak, by 16 %.) Where
+no products of its generation were timed, it reaches the same share of the peak.
 """
 
 import math
@@ -45,6 +45,11 @@ the time and lowers its clock; timed alone it runs for milliseconds. On an A100 
 github.com/liangan1/GPU_travel, performance/flash-attn/README.md). A TPU has one clock, by which
 its peak is reckoned (Jouppi et al., "TPU v4", ISCA 2023, table 4: 1,050 MHz x 2 cores x 4 units of
 128 x 128 x 2 operations are the 275 Tflop/s), and keeps all of it."""
+
+OF_POWER = 0.65
+"""Exponent by which the rate of products falls with the power limit. H100 of 700, 500 and 350 W
+reach 756, 593 and 520 Tflop/s (the last for as many multiprocessors; `kernels.yaml`): exponents of
+0.72 and 0.54. Above 700 W the rate hardly grows: a GH200 of 1,000 W reaches 788."""
 
 UNMEASURED = math.log(1.2)
 """Half-width of the interval (of the logarithm) that is added for a device of a family of which
@@ -159,23 +164,48 @@ def _rate_of_width(kernel: AttentionKernel, device: Named, width: int) -> tuple[
 
 def _rate(rates: Mapping[str, float], device: Named) -> tuple[float, int]:
     """Return flop/s on a device, and how far it is from one that was timed: 0, 1 or 2."""
+    if device[0] in rates:
+        return rates[device[0]] * 1e12, 0
+    near, apart = _alike(rates, device[1])
+    known = load_catalogue().devices
+    _, products_apart = _alike(load_kernels().products["bfloat16"].rates, device[1])
+    measure = _half_precision if products_apart < 2 else lambda named: _peak(named[1])
+    ratios = [rates[other] * 1e12 / measure((other, known[other])) for other in near]
+    return measure(device) * _mean(ratios), apart
+
+
+def _half_precision(device: Named) -> float:
+    """Return flop/s of large products in half precision.
+
+    Where none was timed it is the share of the peak that devices of the same generation reach: of
+    the one that may draw most nearly as much for its peak, less where this one may draw less.
+    """
+    rates = load_kernels().products["bfloat16"].rates
     name, datasheet = device
     if name in rates:
-        return rates[name] * 1e12, 0
+        return rates[name] * 1e12
     known = load_catalogue().devices
-    own = _peak(datasheet)
-    family = {
-        other: rate
-        for other, rate in rates.items()
-        if known[other].generation == datasheet.generation and datasheet.generation is not None
-    }
-    products = load_kernels().products["bfloat16"].rates
-    timed = {other: rate for other, rate in family.items() if other in products}
-    if name in products and timed:
-        ratio = fmean(math.log(rate / products[other]) for other, rate in timed.items())
-        return products[name] * 1e12 * math.exp(ratio), 1
-    shares = [rate * 1e12 / _peak(known[other]) for other, rate in (family or rates).items()]
-    return own * math.exp(fmean(math.log(share) for share in shares)), 1 if family else 2
+    near, apart = _alike(rates, datasheet)
+    shares = {other: rates[other] * 1e12 / _peak(known[other]) for other in near}
+    if apart == 1 and datasheet.power is not None:
+        watts = {other: (known[other].power or 0.0) / _peak(known[other]) for other in near}
+        ratios = {o: datasheet.power / _peak(datasheet) / w for o, w in watts.items() if w}
+        if ratios:
+            nearest = min(ratios, key=lambda other: (abs(math.log(ratios[other])), other))
+            shares = {nearest: shares[nearest] * min(ratios[nearest], 1.0) ** OF_POWER}
+    return _peak(datasheet) * _mean(shares.values())
+
+
+def _alike(rates: Mapping[str, float], datasheet: Device) -> tuple[list[str], int]:
+    """Return the timed devices of a device's generation, or all, and how far they are from it."""
+    known = load_catalogue().devices
+    generation = datasheet.generation
+    near = [n for n in rates if generation is not None and known[n].generation == generation]
+    return near or list(rates), 1 if near else 2
+
+
+def _mean(values: Iterable[float]) -> float:
+    return math.exp(fmean(math.log(value) for value in values))
 
 
 def _peak(device: Device) -> float:
