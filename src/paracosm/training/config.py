@@ -307,6 +307,11 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
                 f"algorithm: the number of steps of {self.algorithm} depends on data, which "
                 "timing_only mode lacks: give steps in place of epochs"
             )
+        if self.timing_only and self.algorithm.decides_by_losses:
+            raise ValueError(
+                f"algorithm: what {self.algorithm} does depends on losses, which timing_only mode "
+                "does not compute: leave timing_only out"
+            )
         if self.compute == MEASURED and self.lookahead not in ("auto", "off"):
             raise ValueError(
                 "lookahead: gradients are timed one by one when compute is measured; "

@@ -161,7 +161,7 @@ class Job:
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
         if self.state.topology == "peers":
-            return sum(store.parameters for store in self.stores) / len(self.stores)
+            return sum(store.weighted for store in self.stores) / len(self.stores)
         return self.state.numerics.join([store.parameters for store in self.stores])
 
     def updated(

@@ -26,6 +26,7 @@ class Tag(StrEnum):
     ANSWER = "answer"
     ASK = "ask"
     MEAN = "mean"
+    PEER = "peer"
     JOIN = "join"
 
 

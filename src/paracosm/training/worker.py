@@ -309,10 +309,15 @@ class TrainingWorker(Worker):
         store.apply([Contribution(gradient, gradient, None, gradient.versions[0], store)])
         self._read(store)
 
-    def replace(self, parameters: Any) -> None:
-        """Replace this worker's own parameters, which counts as a change but not as an update."""
+    def replace(self, parameters: Any, weight: float = 1.0) -> None:
+        """Replace this worker's own parameters, which counts as a change but not as an update.
+
+        With a weight, as of push-sum, `apply` steps from these, and what is evaluated and gradients
+        are computed at are these divided by it.
+        """
         store = self._own
         store.parameters = parameters
+        store.weight = weight
         store.version += 1
         self._read(store)
 
@@ -325,8 +330,9 @@ class TrainingWorker(Worker):
         await self._state.all_reduces.begin(self.name, 0, mine, store.apply)
         self._read(store)
 
-    async def all_reduce_parameters(self) -> None:
-        """Replace the parameters of all workers by their mean.
+    async def all_reduce_parameters(self) -> list[Gradient]:
+        """Replace the parameters of all workers by their mean, and return what each had computed:
+        all know one another's losses, numbers beside vectors.
 
         Where messages are compressed, they have what each has taken off the parameters that all had
         last, as in Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD", 2019, algorithm 1.
@@ -337,9 +343,43 @@ class TrainingWorker(Worker):
         if self._state.compression is not None:
             payload = self._compressed(store.parameters - self.parameters)
             combine = store.subtract_mean
+
+        def average(contributions: Sequence[Contribution]) -> None:
+            combine(contributions)
+            for contribution in contributions:
+                contribution.second = [each.gradient for each in contributions]
+
         mine = Contribution(self._last, payload, None, self._versions[0], store)
-        await self._state.all_reduces.begin(self.name, 0, mine, combine)
+        await self._state.all_reduces.begin(self.name, 0, mine, average)
         self._read(store)
+        gradients: list[Gradient] = mine.second
+        return gradients
+
+    async def all_reduce_mean(self, vector: Any) -> Any:
+        """Return the mean of all workers' vectors of the form of the parameters; no update."""
+
+        def average(contributions: Sequence[Contribution]) -> None:
+            mean = sum(each.value for each in contributions) / len(contributions)
+            for contribution in contributions:
+                contribution.second = mean
+
+        payload = self._compressed(vector, BESIDE)
+        mine = Contribution(self._last, payload, None, self._versions[0], self._own)
+        await self._state.all_reduces.begin(self.name, 0, mine, average)
+        return mine.second
+
+    @property
+    def shared_rule(self) -> Any:
+        """The rule by which the shared parameters are updated, with its state."""
+        return self._own.rule
+
+    def optimizer_state(self, name: str) -> Any:
+        """Return what PyTorch's optimizer of the local steps keeps by a name, a flat vector."""
+        return self._state.numerics.optimizer_state(self.client, name)
+
+    def replace_optimizer_state(self, name: str, values: Any) -> None:
+        """Let the optimizer of the local steps go on from other values."""
+        self._state.numerics.replace_optimizer_state(self.client, name, values)
 
     def part(self, index: int) -> Any:
         """Return a part of this worker's own parameters, a flat vector."""
@@ -381,6 +421,20 @@ class TrainingWorker(Worker):
         """Wait for what the peer that was asked has made of the parameters."""
         return await self.recv(tag=Tag.MEAN)
 
+    def send_to(self, peer: int, data: Any) -> None:
+        """Send a vector of the form of the parameters, and perhaps numbers beside it, to a worker.
+
+        It is what the peer's `receive_from` returns; of several in the order in which they were
+        sent.
+        """
+        self.send(self._state.workers[peer], data, size=self._sizes[0], tag=Tag.PEER)
+
+    async def receive_from(self, peer: int) -> Any:
+        """Wait for the next thing that a worker sends by `send_to`."""
+        data = await self.recv(self._state.workers[peer], tag=Tag.PEER)
+        self._state.bytes_sent += self._sizes[0]
+        return data
+
     async def receive_from_peer(self) -> Ask:
         """Wait for the parameters of a peer that requests the mean."""
         ask: Ask = await self.recv(tag=Tag.ASK)
@@ -406,7 +460,7 @@ class TrainingWorker(Worker):
         return compression.message(self.client, payload, stream, self._versions[part])
 
     def _read(self, store: Store) -> None:
-        self.parameters = store.parameters
+        self.parameters = store.weighted
         self._versions[0] = store.version
 
     def _request(self) -> Gradient:

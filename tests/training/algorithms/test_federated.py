@@ -67,13 +67,13 @@ def passes(shard: np.ndarray, client: int) -> Iterator[np.ndarray]:
             yield order[begin : begin + BATCH]
 
 
-def task(steps: int = 0, epochs: int = 0) -> Task:
+def task(steps: int = 0, epochs: int = 0, scheme: str = "dirichlet(0.5)") -> Task:
     x, y, _, _ = data()
     draws: list[Callable[[], np.ndarray]] = [
         partial(next, passes(shard, client))
         if epochs
         else BatchSampler(shard, BATCH, generator(SEED, TrainingStream.BATCHES, client)).next
-        for client, shard in enumerate(shards())
+        for client, shard in enumerate(shards(scheme))
     ]
     return Task(
         initial(integer_seed(SEED, TrainingStream.MODEL)),
@@ -102,23 +102,47 @@ CASES: dict[str, Callable[[], Parameters]] = {
     ),
     "scaffold(steps=3, server_lr=0.8)": lambda: federated.scaffold(task(3), ROUNDS, CLIENTS, 0.8),
     "scaffold(epochs=1)": lambda: federated.scaffold(task(epochs=1), ROUNDS, CLIENTS, 1.0),
+    "fednova(epochs=2)": lambda: federated.fednova(task(epochs=2), ROUNDS, SIZES),
+    "feddyn(steps=3, alpha=0.4)": lambda: federated.feddyn(task(3), ROUNDS, CLIENTS, 0.4),
+    "feddyn(epochs=1)": lambda: federated.feddyn(task(epochs=1), ROUNDS, CLIENTS, 0.1),
+    "local-adam(steps=3, beta1=0.8, epsilon=1e-3)": lambda: federated.local_adam(
+        task(3), ROUNDS, CLIENTS, 0.8, 0.999, 1e-3
+    ),
+    "one-bit-adam(freeze=3, epsilon=1e-2)": lambda: federated.one_bit_adam(
+        task(scheme="iid"), ROUNDS, CLIENTS, 3, 0.9, 0.999, 1e-2
+    ),
     "post-local-sgd(steps=4, after=2)": lambda: federated.post_local_sgd(
         task(), ROUNDS, CLIENTS, 2, 4
     ),
 }
 
 
+OF_ONE_BIT = {"compress": "signsgd(start=3)", "shards": "iid"}  # whose minibatches count equally
+
+
 @pytest.mark.parametrize("lookahead", ["off", "auto", "vmap"])
 @pytest.mark.parametrize("algorithm", CASES)
 def test_it_is_what_a_plain_loop_makes_of_it(algorithm: str, lookahead: str) -> None:
-    found = run(algorithm, lookahead=lookahead).parameters
+    own = OF_ONE_BIT if algorithm.startswith("one-bit-adam") else {}
+    found = run(algorithm, lookahead=lookahead, **own).parameters
     expected = torch.cat([tensor.reshape(-1) for tensor in CASES[algorithm]()])
     begin = torch.cat([t.reshape(-1) for t in task().initial()])
     assert (expected - begin).norm() > 0.1
     assert torch.allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam", "scaffold"])
+def test_steps_are_fewer_as_the_loss_falls() -> None:
+    """AdaComm: a step takes 1 s, the loss is looked at after every 10 s, messages take none."""
+    result = run("adacomm(steps=8, interval=10s)", updates=14, compute="1s", evaluate_every=14)
+    parameters, steps = federated.adacomm(task(), 14, CLIENTS, 8, 1.0, 10.0)
+    assert steps[:2] == [8, 8]
+    assert 1 <= steps[-1] < 5
+    assert result.summary.virtual_time == sum(steps)
+    expected = torch.cat([tensor.reshape(-1) for tensor in parameters])
+    assert torch.allclose(result.parameters, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fednova", "feddyn", "fedadam", "scaffold"])
 def test_several_servers_come_to_what_one_does(algorithm: str) -> None:
     found = {}
     for servers in (1, 3):
@@ -273,6 +297,16 @@ def test_the_optimizer_of_a_client_begins_each_round_afresh() -> None:
         ({"algorithm": "fedyogi(beta2=1.0)"}, "fedyogi: beta2 must be in [0, 1), got 1.0"),
         ({"algorithm": "fedadam(tau=0.0)"}, "fedadam: tau must be above 0, got 0.0"),
         ({"algorithm": "scaffold(server_lr=0.0)"}, "server_lr must be above 0, got 0.0"),
+        ({"algorithm": "feddyn(alpha=0.0)"}, "feddyn: alpha must be above 0, got 0.0"),
+        ({"algorithm": "adacomm(interval=0s)"}, "adacomm: interval must be above 0 s, got 0s"),
+        ({"algorithm": "adacomm(interval=soon)"}, 'cannot read "soon" as a duration'),
+        ({"algorithm": "adacomm", "timing_only": True}, "depends on losses, which timing_only"),
+        ({"algorithm": "fednova", "optimizer": "adam"}, "of steps of sgd, not of adam: leave it"),
+        (
+            {"algorithm": "local-adam", "optimizer": "sgd(momentum=0.9)"},
+            "local-adam makes steps of its own, not those of sgd(momentum=0.9): leave it out",
+        ),
+        ({"algorithm": "one-bit-adam(freeze=0)"}, "freeze must be at least 1, got 0"),
         ({"algorithm": "post-local-sgd(after=-1)"}, "after must be at least 0, got -1"),
         (
             {"algorithm": "scaffold", "optimizer": "adam"},

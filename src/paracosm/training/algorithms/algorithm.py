@@ -41,6 +41,7 @@ class Algorithm:
     in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores are sufficient
     compensates: ClassVar[bool] = False  # whether `direction` uses the change since the read
     sends_parameters: ClassVar[bool] = False  # whether workers send parameters, not changes
+    decides_by_losses: ClassVar[bool] = False  # whether what workers do depends on losses
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -54,6 +55,12 @@ class Algorithm:
         """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
         The run's optimizer then makes the local steps. None where workers send gradients: then it
         makes the step at the servers.
+        """
+        return None
+
+    def stepper(self, lr: float) -> Rule | None:
+        """Return a new rule that makes the steps in place of the run's optimizer, with the same
+        learning rate; None where the optimizer makes them.
         """
         return None
 
@@ -205,6 +212,7 @@ class _Own(BaseModel):
     in_checkpoints: bool
     compensates: bool
     sends_parameters: bool
+    decides_by_losses: bool
     fragments: PositiveInt
     sums: bool
     pushes_only_changes: bool
@@ -215,6 +223,7 @@ class _Own(BaseModel):
     gradients_per_update: PositiveInt
     rule: InstanceOf[ScheduleRule] | None
     outer: Callable[..., Any] | None
+    stepper: Callable[..., Any] | None
     compensation: Callable[..., Any]
     recoveries_on: tuple[Recovery, ...]
     written: str
@@ -226,6 +235,7 @@ def check_own(algorithm: Algorithm) -> None:
         "gradients_per_update": algorithm.gradients_per_update(1),
         "rule": algorithm.rule(1),
         "outer": algorithm.outer(),
+        "stepper": algorithm.stepper(1.0),
         "compensation": algorithm.compensation(),
         "recoveries_on": algorithm.recoveries_on("server"),
         "written": algorithm.__str__(),  # not by `str`, which raises a TypeError of its own

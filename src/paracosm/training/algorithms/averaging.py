@@ -1,15 +1,20 @@
 """Workers that step by themselves and average their parameters."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from math import ceil, inf, sqrt
+from typing import ClassVar
 
 from paracosm.errors import InputError
+from paracosm.models.optimizers import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
-from paracosm.training.named import at_least, below_1
+from paracosm.training.named import above_0, at_least, below_1
+from paracosm.training.numerics.rules import SGD, Stepping
+from paracosm.training.numerics.store import Rule
 from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
+from paracosm.units import parse_duration
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,94 @@ class PostLocalSGD(LocalSGD):
 
     def steps_before(self, mean: int) -> int:
         return 1 if mean < self.after else self.steps
+
+
+@dataclass(frozen=True)
+class LocalAdam(LocalSGD):
+    """Local SGD whose steps are Adam's; beside theta_i its two moments are averaged, m_i and v_i.
+
+    So an exchange takes three all-reduces. Cheng, Glasgow, "Convergence of Distributed Adaptive
+    Optimization with Local Updates", 2025, algorithm 2, with Adam's bias correction. With
+    --optimizer adam, `local-sgd` averages theta_i alone.
+    """
+
+    name: ClassVar[str] = "local-adam"
+    sends_parameters: ClassVar[bool] = True
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        below_1(self, "beta1", "beta2")
+        above_0(self, "epsilon")
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        check_own_optimizer(self, optimizer)
+
+    def stepper(self, lr: float) -> Rule:
+        options = {"betas": (self.beta1, self.beta2), "eps": self.epsilon}
+        return Stepping(Optimizer("adam", options), lr)
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            local = await me.local_steps(self.steps)
+            me.parameters = local.result().parameters
+            for moment in ("exp_avg", "exp_avg_sq"):
+                mean = await me.all_reduce_mean(me.optimizer_state(moment))
+                me.replace_optimizer_state(moment, mean)
+            await me.all_reduce_parameters()
+
+
+def check_own_optimizer(algorithm: Algorithm, optimizer: Optimizer) -> None:
+    """Raise InputError for an optimizer where the algorithm has its own."""
+    if optimizer != SGD:
+        raise InputError(
+            f"optimizer: {algorithm.name} makes steps of its own, not those of {optimizer}: leave "
+            "it out"
+        )
+
+
+@dataclass(frozen=True)
+class AdaComm(LocalSGD):
+    """Local SGD with fewer steps H as the loss F falls, looked at once in each `interval` of time:
+    H <- ceil(sqrt(F / F_0) `steps`) where that is less than H, else ceil(H / 2).
+
+    H begins as `steps`. F is the mean loss of the minibatches before a mean, F_0 that of before the
+    first. Wang, Joshi, "Adaptive Communication Strategies to Achieve the Best Error-Runtime
+    Trade-off in Local-Update SGD", 2019, section 4 (with a constant learning rate, and gamma 1/2).
+    """
+
+    name: ClassVar[str] = "adacomm"
+    decides_by_losses: ClassVar[bool] = True
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
+    steps: int = 16
+    interval: str = "10s"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.seconds < inf:
+            raise InputError(f"adacomm: interval must be above 0 s, got {self.interval}")
+
+    @property
+    def seconds(self) -> float:
+        """The interval."""
+        return parse_duration(self.interval)
+
+    async def work(self, me: TrainingWorker) -> None:
+        steps, first, looked_at = self.steps, 0.0, 0.0
+        while True:
+            local = await me.local_steps(steps)
+            me.parameters = local.result().parameters
+            brought = await me.all_reduce_parameters()
+            loss = sum(gradient.loss for gradient in brought) / len(brought)
+            first = first or loss
+            intervals = me.sim.now // self.seconds
+            if intervals > looked_at:
+                looked_at = intervals
+                fewer = ceil(sqrt(loss / first) * self.steps) if 0 <= loss < inf else steps
+                steps = max(1, fewer if fewer < steps else ceil(steps / 2))
 
 
 @dataclass(frozen=True)
@@ -112,57 +205,3 @@ class EASGD(Algorithm):
             centre = server.parameters
             await server.replace([push], centre + elasticity * (push.value - centre))
             server.answer(push.worker, parameters=centre)
-
-
-@dataclass(frozen=True)
-class ADPSGD(Algorithm):
-    """g = gradient at theta_i; theta_i, theta_j <- (theta_i + theta_j) / 2; theta_i -= eta g.
-
-    The neighbour j is drawn anew for each gradient. Parameters travel and are averaged while the
-    gradient is computed; a step waits for both. Workers of even index ask, those of odd index
-    answer beside their own work, so that no two ask one another and wait for ever (the paper's
-    bipartite graph). `graph` is "complete" (any worker of the other kind) or "ring". An update, in
-    the count of the run, is one gradient applied by one worker; what is evaluated is the mean of
-    all workers; staleness counts the changes of the worker's own parameters since it read them, of
-    which one that asks makes one itself.
-    Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent",
-    2018, algorithm 1 and section 3.
-    """
-
-    name: ClassVar[str] = "ad-psgd"
-    sends_parameters: ClassVar[bool] = True
-    topologies: ClassVar[tuple[Topology, ...]] = ("peers",)
-    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
-    graph: Literal["complete", "ring"] = "complete"
-
-    def __post_init__(self) -> None:
-        if self.graph not in ("complete", "ring"):
-            raise InputError(f'ad-psgd: graph must be "complete" or "ring", got "{self.graph}"')
-
-    def check(self, workers: int, servers: int) -> None:
-        if workers < 2 or (self.graph == "ring" and workers % 2):
-            needs = "an even number of" if self.graph == "ring" else "at least 2"
-            raise InputError(
-                f"ad-psgd on a {self.graph} graph needs {needs} workers, not {workers}"
-            )
-
-    async def work(self, me: TrainingWorker) -> None:
-        asks = me.index % 2 == 0
-        if self.graph == "ring":
-            neighbours = [(me.index - 1) % me.workers, (me.index + 1) % me.workers]
-        else:
-            neighbours = list(range(1, me.workers, 2))
-        while True:
-            if asks:
-                me.ask_peer(neighbours)
-            gradient = await me.compute_gradient()
-            if asks:
-                me.replace(await me.receive_mean())
-            await me.apply(gradient)
-
-    async def listen(self, me: TrainingWorker) -> None:
-        while True:
-            theirs = await me.receive_from_peer()
-            mean = (me.parameters + theirs.parameters) / 2
-            me.replace(mean)
-            me.answer_peer(theirs, mean)

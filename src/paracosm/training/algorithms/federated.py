@@ -256,6 +256,90 @@ class Scaffold(FedAvg):
 
 
 @dataclass(frozen=True)
+class FedNova(FedAvg):
+    """theta <- theta - K sum_k p_k (theta - theta_k) / K_k, with K = sum_k p_k K_k, p_k = n_k / n.
+
+    Client k makes K_k steps: `steps`, or those of `epochs` as in FedAvg, so that clients with more
+    examples make more; in FedAvg these pull theta towards their own minimum. Wang, Liu, Liang,
+    Joshi, Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+    Optimization", 2020, equations 6 and 7 for plain SGD at the clients.
+    """
+
+    name: ClassVar[str] = "fednova"
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # `serve` makes more of them than a mean
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        if optimizer != SGD:
+            raise InputError(
+                f"optimizer: fednova divides changes by numbers of steps of sgd, not of "
+                f"{optimizer}: leave it out"
+            )
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            pushes = await server.receive_all(self.take, self.at_least)
+            examples = sum(push.gradient.weight for push in pushes)
+            shares = [push.gradient.weight / examples for push in pushes]
+            steps = [push.gradient.minibatches for push in pushes]
+            mean_steps = sum(share * k for share, k in zip(shares, steps, strict=True))
+            change = sum(
+                mean_steps * share / k * push.value
+                for share, k, push in zip(shares, steps, pushes, strict=True)
+            )
+            await server.replace(pushes, server.parameters - change)
+            server.answer(*server.waiting)
+
+
+@dataclass(frozen=True)
+class FedDyn(FedAvg):
+    """Clients: K times y <- y - eta (g(y) - h_k + alpha (y - theta)), from y = theta on;
+    h_k <- h_k - alpha (theta_k - theta), with theta_k the last y.
+    Server: h <- h - alpha sum_k (theta_k - theta) / N, theta <- mean_k theta_k - h / alpha.
+
+    K is `steps`, or of `epochs` as in FedAvg. Each of N clients keeps a gradient h_k, the server
+    keeps h; all begin as 0. Clients count equally. Acar, Zhao, Matas Navarro, Mattina, Whatmough,
+    Saligrama, "Federated Learning Based on Dynamic Regularization", 2021, algorithm 1.
+    """
+
+    name: ClassVar[str] = "feddyn"
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
+    in_checkpoints: ClassVar[bool] = False
+    alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_0(self, "alpha")
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # `serve` makes more of them than a mean
+
+    async def work(self, me: TrainingWorker) -> None:
+        zero = 0.0 * me.parameters
+        while True:
+            own = me.kept.get("gradient", zero)
+            local = await me.local_steps(
+                self.steps, epochs=self.epochs, keep_state=False, mu=self.alpha, shift=-own
+            )
+            me.kept["gradient"] = own + self.alpha * local.value
+            me.push(local)
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        gradient = 0.0 * server.parameters
+        while True:
+            pushes = await server.receive_all(self.take, self.at_least)
+            moved = sum(push.value for push in pushes)
+            gradient = gradient + self.alpha / server.clients * moved
+            mean = server.parameters - moved / len(pushes)
+            await server.replace(pushes, mean - gradient / self.alpha)
+            server.answer(*server.waiting)
+
+
+@dataclass(frozen=True)
 class FedBuff(Algorithm):
     """theta <- theta - server_lr (1 / K) sum_i s(tau_i) (theta_read_i - theta_i).
 

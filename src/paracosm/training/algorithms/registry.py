@@ -19,7 +19,14 @@ from paracosm.training.algorithms.asynchronous import (
     SoftSync,
     StalenessAware,
 )
-from paracosm.training.algorithms.averaging import ADPSGD, EASGD, LocalSGD, PostLocalSGD
+from paracosm.training.algorithms.averaging import (
+    EASGD,
+    AdaComm,
+    LocalAdam,
+    LocalSGD,
+    PostLocalSGD,
+)
+from paracosm.training.algorithms.decentralised import ADPSGD, DPSGD, SGP
 from paracosm.training.algorithms.diloco import DelayedNesterov, DiLoCo, StreamingDiLoCo
 from paracosm.training.algorithms.federated import (
     FedAdam,
@@ -27,11 +34,13 @@ from paracosm.training.algorithms.federated import (
     FedAvg,
     FedAvgM,
     FedBuff,
+    FedDyn,
+    FedNova,
     FedProx,
     FedYogi,
     Scaffold,
 )
-from paracosm.training.algorithms.synchronous import SSGD, BackupWorkers, Sequential
+from paracosm.training.algorithms.synchronous import SSGD, BackupWorkers, OneBitAdam, Sequential
 from paracosm.training.named import arguments_of
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
@@ -43,6 +52,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
         PostLocalSGD,
         *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
         *(AdaptiveDCASGD, Ringmaster, Rennala),
+        *(FedNova, FedDyn, LocalAdam, AdaComm, OneBitAdam, DPSGD, SGP),
     )
 }
 

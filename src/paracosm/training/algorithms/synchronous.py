@@ -1,14 +1,18 @@
 """An update by the gradients of all workers, or of those that are in time."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
+from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd, backup, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.averaging import check_own_optimizer
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
+from paracosm.training.named import above_0, at_least, below_1
 from paracosm.training.numerics.store import Contribution
+from paracosm.training.numerics.store import Rule as StoreRule
 from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
@@ -67,6 +71,72 @@ class SSGD(Algorithm):
             await super().work(me)
         while True:
             await me.all_reduce_gradient(await me.compute_gradient())
+
+
+@dataclass(frozen=True)
+class OneBitAdam(Algorithm):
+    """m_i <- beta1 m + (1 - beta1) g_i, m <- mean_i C(m_i),
+    theta <- theta - eta m / (sqrt(v) + epsilon).
+
+    C is --compress, such as signsgd: "signsgd(start=100)" where v is what it was after the first
+    `freeze` = 100 updates. Those are Adam's, by the mean of whole gradients and without bias
+    correction. What all have sent is gathered at all, so that the mean is not compressed once more
+    (in the paper a server does so). Tang et al., "1-bit Adam: Communication Efficient Large-Scale
+    Training with Adam's Convergence Speed", 2021, algorithm 1.
+    """
+
+    name: ClassVar[str] = "one-bit-adam"
+    topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
+    freeze: int = 100
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "freeze")
+        below_1(self, "beta1", "beta2")
+        above_0(self, "epsilon")
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        check_own_optimizer(self, optimizer)
+
+    def stepper(self, lr: float) -> StoreRule:
+        return _FreezingAdam(self, lr)
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            gradient = await me.compute_gradient()
+            if me.version < self.freeze:
+                await me.all_reduce_gradient(gradient)
+                continue
+            before = me.shared_rule.momentum if gradient.value.shape[0] else 0.0
+            momentum = self.beta1 * before + (1 - self.beta1) * gradient.value
+            await me.all_reduce_begin(0, momentum)
+            me.replace_part(0, me.shared_part(0))
+
+
+class _FreezingAdam:
+    def __init__(self, by: OneBitAdam, lr: float) -> None:
+        self.momentum: Any = 0.0
+        self._by = by
+        self._lr = lr
+        self._second: Any = 0.0
+        self._made = 0
+
+    def __call__(self, parameters: Any, direction: Any, step: float) -> Any:
+        by = self._by
+        if self._made < by.freeze:
+            self.momentum = by.beta1 * self.momentum + (1 - by.beta1) * direction
+            square = direction * direction
+            self._second = by.beta2 * self._second + (1 - by.beta2) * square
+        else:
+            self.momentum = direction
+        self._made += 1
+        return parameters - self._lr * step * self.momentum / (self._second.sqrt() + by.epsilon)
 
 
 @dataclass(frozen=True)

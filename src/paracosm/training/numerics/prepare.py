@@ -14,7 +14,7 @@ from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
-from paracosm.training.numerics.rules import update_rule
+from paracosm.training.numerics.rules import Stepping, update_rule
 from paracosm.training.numerics.store import (
     Clipping,
     LocalSteps,
@@ -257,7 +257,19 @@ class _Computing(Numerics):
         return made
 
     def rule(self) -> Rule:
-        return update_rule(self._config.optimizer, self._lr)
+        own = self._config.algorithm.stepper(self._lr)
+        return update_rule(self._config.optimizer, self._lr) if own is None else own
+
+    def optimizer_state(self, client: int, name: str) -> Any:
+        return self._stepping(client).state[name]
+
+    def replace_optimizer_state(self, client: int, name: str, values: Any) -> None:
+        self._stepping(client).state[name] = values.clone()
+
+    def _stepping(self, client: int) -> Stepping:
+        rule = self._rules[client]
+        assert isinstance(rule, Stepping)
+        return rule
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.numerics.parameters import evaluate

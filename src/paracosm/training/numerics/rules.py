@@ -75,7 +75,7 @@ class Stepping:
         joined.steps = first.steps
         if first.steps:
             stepper, variable = joined._prepared(rows)
-            states = [rule._state for rule in rules]
+            states = [rule.state for rule in rules]
             stepper.state[variable] = {
                 name: _stacked([state[name] for state in states]) for name in states[0]
             }
@@ -85,7 +85,7 @@ class Stepping:
         """Give each rule the state of its row."""
         if self._stepper is None or self._variable is None:
             return
-        state, rows = self._state, self._variable.data.unbind()
+        state, rows = self.state, self._variable.data.unbind()
         for index, (rule, row) in enumerate(zip(rules, rows, strict=True)):
             stepper, variable = rule._prepared(row)
             stepper.state[variable] = {
@@ -95,7 +95,8 @@ class Stepping:
             rule.steps = self.steps
 
     @property
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """What PyTorch's optimizer keeps, by name; after a first step."""
         assert self._stepper is not None
         assert self._variable is not None
         state: dict[str, Any] = self._stepper.state[self._variable]

@@ -150,8 +150,9 @@ class Store:
         aggregate: Callable[[Any, int], Any] | None = None,
     ) -> None:
         self.parameters = parameters
+        self.weight = 1.0  # of a push-sum
         self.version = 0
-        self._rule = rule
+        self.rule = rule
         self._record = record
         self._real = real
         self._weighting = weighting
@@ -187,6 +188,11 @@ class Store:
         self._parameters = parameters
         self._written = _writes(parameters)
 
+    @property
+    def weighted(self) -> Any:
+        """The parameters, divided by their weight."""
+        return self.parameters if self.weight == 1 else self.parameters / self.weight
+
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
@@ -218,7 +224,7 @@ class Store:
         _check_like("direction", mean, self.parameters)  # PyTorch would broadcast it
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
-        self.replace(contributions, self._rule(self.parameters, mean, relative))
+        self.replace(contributions, self.rule(self.parameters, mean, relative))
 
     def _weight(self, staleness: int) -> float:
         weight: Any = self._weighting.weight(staleness, self._workers)
@@ -260,11 +266,11 @@ class Store:
 
     def save(self) -> Saved:
         """Return what `restore` needs to put parameters, version and optimizer back."""
-        return self.parameters, self.version, deepcopy(self._rule), deepcopy(self._direction)
+        return self.parameters, self.version, deepcopy(self.rule), deepcopy(self._direction)
 
     def restore(self, saved: Saved) -> None:
         self.parameters, self.version, rule, direction = saved
-        self._rule, self._direction = deepcopy(rule), deepcopy(direction)
+        self.rule, self._direction = deepcopy(rule), deepcopy(direction)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
@@ -367,6 +373,11 @@ class Gradient(Deferred):
     @property
     def value(self) -> Any:
         return self.pending.result().gradient
+
+    @property
+    def minibatches(self) -> int:
+        """How many it is of."""
+        return sum(sum(draw.sizes.values()) for draw in self.draws)
 
     @property
     def loss(self) -> float:
@@ -501,6 +512,13 @@ class Numerics:
 
     def forget(self, client: int) -> None:
         """Forget the state that a client's local steps would continue from."""
+
+    def optimizer_state(self, client: int, name: str) -> Any:
+        """Return what the optimizer of a client's local steps keeps by a name."""
+        return self.gradient
+
+    def replace_optimizer_state(self, client: int, name: str, values: Any) -> None:
+        """Let a client's local steps continue from another state."""
 
     def outer_recipe(self, part: int) -> Recipe:
         """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
