@@ -104,6 +104,8 @@ DEFAULT_CHUNKS = {"nemotron4-340b": 12}
 nemotron4-340b: `virtual_pipeline_model_parallel_size`)."""
 
 
+TASKS = ("pretrain", "pretrain (CI)", "fine-tune (full)")
+
 MAXTEXT_TPU: Mapping[str, tuple[int, int, int, int, dict[str, tuple[int, int, str]]]] = {
     "maxtext-16b": (32, 5120, 32, 32768, {"v5e": (6, 1, "full")}),
     "maxtext-22b": (48, 6144, 24, 24576, {"v4": (16, 1, "full")}),
@@ -147,8 +149,9 @@ class Row:
         model = self.model
         idle = model.layers * max(model.experts - model.active, 0) * model.expert_parameters
         tokens = self.micro_batch * self.strategy.microbatches * self.strategy.data * model.sequence
-        attention = 6 * model.layers * model.width * model.sequence  # causal
-        return (6 * (model.parameters - idle) + attention) * tokens / self.strategy.ranks
+        attention = 6 * model.layers * model.width * model.sequence * (2 - model.causal)
+        each = 4 if model.adapter else 6  # none for gradients of frozen weights
+        return (each * (model.parameters - idle) + attention) * tokens / self.strategy.ranks
 
     @property
     def utilisation(self) -> float:
@@ -226,7 +229,13 @@ def _row(entry: Mapping[str, str], source: str) -> Row:
     """Raise InputError for what is no training step of a decoder whose layout is known."""
     if entry["model"] in MAXTEXT_TPU:
         return _maxtext_row(entry, source)
-    if entry["task"] not in ("pretrain", "pretrain (CI)", "fine-tune (full)"):
+    if entry["model"] == "bert-large (MLPerf)":
+        entry = _bert(entry)
+    elif entry["task"] == "lora r=16":
+        entry = _lora(entry)
+    elif entry["model"].startswith("resnet50"):
+        raise InputError("convolutions of MXNet, with batch norms in them: no stack has those")
+    elif entry["task"] not in TASKS:
         raise InputError(f"task: {entry['task']}")
     if entry["offload"]:
         raise InputError("updates on the host")
@@ -304,6 +313,44 @@ def _maxtext_row(entry: Mapping[str, str], source: str) -> Row:
     )
 
 
+def _lora(entry: Mapping[str, str]) -> dict[str, str]:
+    """Return a run of Llama 2 70B with adapters as NVIDIA's scripts have it, which all submitters
+    ran (training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo): float8,
+    scaled by earlier steps, tensor-parallel collectives that overlap; ranks that share a model are
+    tp=4, then cp=2 (on H200 tp=2), as many as accumulation leaves."""
+    ways = _whole(entry, "gpus") * _whole(entry, "accumulation") // _whole(entry, "gbs")
+    tensor = min(ways, 4)
+    return {
+        **entry,
+        "stack": "NeMo",
+        "dtype": "fp8 delayed",
+        "tp": entry["tp"] or str(tensor),
+        "cp": entry["cp"] or str(ways // tensor),
+    }
+
+
+def _bert(entry: Mapping[str, str]) -> dict[str, str]:
+    """Return a run of BERT as NVIDIA's scripts have it (training_results_v4.0, NVIDIA/benchmarks/
+    bert): two examples are packed into a sequence, or their padding is left out, which is as many
+    tokens; Transformer Engine in float8; states of LAMB are sharded within a node (NVIDIA/apex,
+    apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
+
+    Raises:
+        InputError: a GPU of which no script was published.
+    """
+    if DEVICES.get(entry["gpu"]) == "l40s":
+        raise InputError("does not say its numbers")
+    ranks, examples = _whole(entry, "gpus"), _whole(entry, "gbs")
+    return {
+        **entry,
+        "stack": "NeMo",
+        "dtype": "fp8 delayed",
+        "mbs": str(examples // ranks // 2),
+        "gbs": str(examples // 2),
+        "sharding": "zero1, within a node",
+    }
+
+
 def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
     is_gpt = entry["model"].startswith(("gpt3", "bert", "t5"))
     return Transformer(
@@ -321,6 +368,9 @@ def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
         tied=is_gpt,
         experts=_whole(entry, "experts", 0),
         active=_whole(entry, "top_k", 0),
+        causal=not entry["model"].startswith("bert"),
+        scored=0.15 if entry["model"].startswith("bert") else 1.0,
+        adapter=16 if entry["task"] == "lora r=16" else 0,
         recipe=stack.recipe,
     )
 
@@ -351,6 +401,7 @@ def _strategy(entry: Mapping[str, str], stack: Stack) -> tuple[Strategy, int]:
             chunks=chunks if interleaved else 1,
             microbatches=microbatches,
             sharding=sharding if data * context > 1 else "none",
+            shard=8 if "within a node" in entry["sharding"] and data > 8 else 0,
             recompute=AGAIN.get(entry["recompute"], False),
             float8=_scaling(entry["dtype"], stack),
         ),
@@ -482,7 +533,8 @@ def _print_groups(results: Sequence[Result]) -> None:
     groups = defaultdict[str, list[Result]](list)
     for each in results:
         row = each.row
-        kind = "experts" if row.model.experts else "dense"
+        kind = "experts" if row.model.experts else "adapters" if row.model.adapter else "dense"
+        kind = kind if row.model.causal else "encoder"
         groups[f"{row.source}: {row.stack}, {row.device}, {row.numbers}, {kind}"].append(each)
         groups[f"{row.source}: all"].append(each)
         groups["all"].append(each)

@@ -517,3 +517,44 @@ def test_heads_may_be_wider_than_their_part_of_the_stream() -> None:
     attention = 3 * 3.5 * 2 * 2 * 16**2 * (128 - 64)
     difference = transformer_graph(wide, 2).flops.sum() - transformer_graph(usual, 2).flops.sum()
     assert difference == more + attention
+
+
+def test_adapters_alone_are_trained() -> None:
+    """Hu et al., "LoRA", 2021, section 4.1: r (inputs + outputs) weights for each map; of frozen
+    ones no gradients of weights, which are a third of a step's products."""
+    rank, tokens = 4, 2 * LLAMA.sequence
+    tuned, whole = (transformer_graph(replace(LLAMA, adapter=r), 2) for r in (rank, 0))
+    keys = LLAMA.kv_heads * LLAMA.head_width
+    maps = [(64, 64), (64, keys), (64, keys), (64, 64)]
+    adapters = LLAMA.layers * sum(rank * (inputs + outputs) for inputs, outputs in maps)
+    of_layer = LLAMA.attention_parameters + LLAMA.expert_parameters
+    linear = LLAMA.layers * of_layer + LLAMA.vocabulary * LLAMA.width
+    assert tuned.flops.sum() == whole.flops.sum() - 2 * tokens * linear + 6 * tokens * adapters
+    assert tuned.resident == {
+        "parameters": whole.resident["parameters"] + 2 * adapters,
+        "optimizer": 12 * adapters,
+    }
+    assert peak_memory(tuned) < peak_memory(whole)
+    updates = of_phase(tuned, "optimizer")
+    assert tuned.bytes_read[updates].sum() == 28 * adapters
+
+
+def test_a_forward_pass_alone_has_no_updates() -> None:
+    whole, forward = transformer_graph(LLAMA, 2), transformer_graph(LLAMA, 2, train=False)
+    assert forward.flops.sum() == whole.flops[of_phase(whole, "forward")].sum()
+    assert set(forward.phase.tolist()) == {PHASES.index("forward")}
+    assert forward.resident == whole.resident | {"optimizer": 0}
+
+
+def test_an_encoder_attends_to_all_and_predicts_what_is_masked() -> None:
+    """Twice the attention of a decoder, and 15 % of the head's products (Devlin et al. 2018)."""
+    bert, decoder = (
+        replace(SMALL, recipe="compiled", causal=causal, scored=scored, sequence=20)
+        for causal, scored in ((False, 0.15), (True, 1.0))
+    )
+    attention = 3 * 3.5 * 2 * 4 * 20**2 * 64 / 2  # of three layers, two examples, under a mask
+    head = 6 * 40 * 1000 * 64
+    graphs = transformer_graph(bert, 2), transformer_graph(decoder, 2)
+    with pytest.raises(InputError, match="an encoder takes cp=1"):
+        transformer_graph(bert, 2, Split(context=2))
+    assert graphs[0].flops.sum() == graphs[1].flops.sum() + attention - 0.85 * head

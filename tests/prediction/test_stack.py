@@ -129,3 +129,22 @@ def test_a_tpu_keeps_its_clock_and_a_gpu_does_not() -> None:
         assert duration is not None
         expected = 4.8e-6 + computing / rate + written / bandwidth
         assert duration.duration == pytest.approx(expected, rel=1e-6)
+
+
+def test_adapters_leave_out_the_gradients_of_frozen_weights() -> None:
+    """Four flops of six for each weight: frozen ones have no products for their gradients."""
+    whole, tuned, forward = (
+        predicted(**LLAMA, **more) for more in ({}, {"lora": 8}, {"train": False})
+    )
+    assert 0.55 < tuned.iteration_time / whole.iteration_time < 0.75
+    assert 0.25 < forward.iteration_time / whole.iteration_time < 0.4
+    assert "with adamw of adapters of rank 8" in job_sentence(
+        predicted(**LLAMA, lora=8, workers=(2,))
+    )
+    assert forward.optimizer == "none"
+    with pytest.raises(ValueError, match=r"lora: has no effect, leave it out: nothing is trained"):
+        predicted(**LLAMA, train=False, lora=8)
+    with pytest.raises(ValueError, match=r"adapters have a rank of 1 to 4,096, not 9,000"):
+        predicted(**LLAMA, lora=9000)
+    with pytest.raises(ValueError, match=r"lora: .* it concerns transformers by their published"):
+        predicted(model="resnet50", hardware="dgx-h100", lora=8)

@@ -28,6 +28,8 @@ QUICK = (
     "predict {profile} --workers 1,2 --bandwidth 1Gbit/s --node {node}",
     "predict {job} --workers 1,2 --bandwidth 1Gbit/s --order {order}",
     "predict --model llama-8b --batch 1 --hardware h100-sxm --workers 8 --strategy fsdp",
+    "predict --model llama-8b --batch 1 --hardware h100-sxm --lora 16 --shape 512",
+    "predict --model bert-large --batch 1 --hardware h100-sxm --no-train",
     "predict --graph {graph} --hardware {datasheet} --workers 2 --strategy ddp",
     "predict {predict}",
     "graph show {graph}",

@@ -104,6 +104,13 @@ class PredictConfig(PredictionFields):
     foreach: bool = Field(False, description="update all parameters in one op")
     dropout: bool = Field(False, description="train with the model's dropout (off)")
     train: bool = Field(True, description="a training step, or only the forward pass")
+    lora: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_ELEMENTS,
+        description="rank of adapters of attention's projections, which alone are trained, in a "
+        "transformer by its published sizes (all weights are trained)",
+    )
 
     # On which cluster.
     strategy: str | None = Field(
@@ -240,7 +247,11 @@ class PredictConfig(PredictionFields):
         if self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
         elif self._is_published:
-            idle[self._why_published()] = set(CAPTURE) - {*("batch", "shape")}
+            idle[self._why_published()] = set(CAPTURE) - {"batch", "shape", "train"}
+        if self._is_published is False:
+            idle["it concerns transformers by their published sizes"] = {"lora"}
+        elif not self.train:
+            idle["nothing is trained"] = {"lora"}
         if self.hardware is None:
             idle["it concerns hardware of the catalogue: give --hardware"] = {"measured", "stack"}
         if self.hardware is not None:
@@ -262,11 +273,11 @@ class PredictConfig(PredictionFields):
         return idle | super().idle()
 
     @property
-    def _is_published(self) -> bool:
+    def _is_published(self) -> bool | None:
         try:
             return self.architecture is not None
         except InputError:  # `check` raises it, after what has no effect
-            return False
+            return None
 
     def _why_published(self) -> str:
         name = (self.model or "").removeprefix(SIZES)
@@ -374,6 +385,8 @@ class PredictConfig(PredictionFields):
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
         found = architecture(name, self.shape[0] if self.shape else None)
+        if self.lora is not None:
+            found = replace(found, adapter=self.lora)
         return found if self.catalogued is None else replace(found, recipe=self.software.recipe)
 
     @cached_property

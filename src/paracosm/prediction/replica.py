@@ -285,7 +285,8 @@ def _graph(
         return graph, str(graph.provenance.get("device", device))
     if config.architecture is not None:
         split = config.jobs[-1][1].split(seed) if config.is_on_cluster else 1
-        return transformer_graph(config.architecture, config.batch, split), device
+        train = config.train
+        return transformer_graph(config.architecture, config.batch, split, train=train), device
     from paracosm.graphs.capture import capture
 
     torch = require("torch", "torch", "capturing a model")

@@ -13,7 +13,8 @@ Recipe = Literal["megatron", "compiled", "eager"]
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder: a norm before each half of a layer, attention, then a perceptron or experts.
+    """A decoder, or an encoder: a norm before each half of a layer, attention, then a perceptron or
+    experts.
 
     `recipe` defines the kernels and the precision. "megatron": those of Megatron-LM in 2021, in
     half precision, with attention that writes its scores, dropout, and gradients reduced in half
@@ -42,6 +43,11 @@ class Transformer:
     experts: int = 0  # in each layer; 0 for a perceptron
     active: int = 0  # experts that a token goes to
     shared: int = 0  # experts besides that every token goes to
+    causal: bool = True  # whether tokens attend only to those before; an encoder's attend to all
+    scored: float = 1.0  # share of tokens that the head predicts: of BERT's those that are masked
+    # rank of the adapters of attention's projections, where those alone are trained, and all other
+    # weights are frozen (Hu et al., "LoRA", 2021); 0 where all weights are trained
+    adapter: int = 0
     recipe: Recipe = "megatron"
 
     def __post_init__(self) -> None:
@@ -64,7 +70,14 @@ class Transformer:
             raise InputError(
                 f"transformer: active must be 1 to {self.experts} experts, not {self.active}"
             )
+        if not 0 <= self.adapter <= self.width:
+            raise InputError(
+                f"transformer: adapters have a rank of 1 to {self.width:,}, not {self.adapter:,}"
+            )
+        if not 0 < self.scored <= 1:
+            raise InputError(f"transformer: scored must be above 0, to 1, not {self.scored}")
         modern = self.gated or self.rotary or self.rms or self.experts or not self.tied
+        modern = modern or self.adapter or not self.causal or self.scored < 1
         if self.recipe == "megatron" and (
             modern or not self.bias or not self.fused_qkv or self.kv_heads != self.heads
         ):

@@ -80,7 +80,7 @@ def _flash(share: Share, *, backward: bool, repeated: bool = False, first: bool 
         *(share.micro_batch, share.heads, kv_heads),
         *(length, length if first else length // 2, share.model.head_width),
         backward=backward,
-        causal=first,
+        causal=first and share.model.causal,
     )
 
 

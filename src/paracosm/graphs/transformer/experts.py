@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from paracosm.graphs.transformer.ops import (
     HALF,
-    Kept,
     Step,
     all_gather,
     all_to_all,
@@ -15,7 +14,7 @@ from paracosm.graphs.transformer.ops import (
     streaming,
 )
 from paracosm.graphs.transformer.share import Share
-from paracosm.graphs.transformer.steps import activation, cast, linear_backward
+from paracosm.graphs.transformer.steps import activation, cast, for_weights, linear_backward
 
 
 def sends_parts(share: Share) -> bool:
@@ -41,7 +40,7 @@ def experts(share: Share, layer: int) -> Iterator[Step]:
     yield Step("mlp.router", streaming("moe.top_k", scores, scores))
     moved = streaming("moe.permute", sent * token // parts, sent * token // parts)
     yield Step("experts.permute", moved)
-    came: Kept = ((done * token, "experts.up"),)
+    came = for_weights(share, done * token, "experts.up")
     if split.expert > 1:
         here = () if parts > 1 else came
         exchange = all_to_all(max(sent, done) * token // parts)
@@ -57,7 +56,9 @@ def experts(share: Share, layer: int) -> Iterator[Step]:
         op = grouped_product(done, share.inner, model.width, held, float8=float8)
         yield Step(place, op, (*came, (of_expert, "experts.gelu")))
         came = ()
-    yield Step("experts.gelu", activation(share, of_expert), ((of_expert, "experts.down"),))
+    yield Step(
+        "experts.gelu", activation(share, of_expert), for_weights(share, of_expert, "experts.down")
+    )
     if float8:
         yield from cast(share, "experts.down", of_expert)
     yield Step("experts.down", grouped_product(done, model.width, share.inner, held, float8=float8))

@@ -10,11 +10,16 @@ from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.layer import layer_backward, layer_forward
 from paracosm.graphs.transformer.ops import HALF, Step, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
-from paracosm.graphs.transformer.steps import norm, norm_backward, total
+from paracosm.graphs.transformer.steps import for_weights, norm, norm_backward, total
 
 
 def transformer_graph(
-    model: Transformer, micro_batch: int, split: Split | int = 1, stages: int = 1
+    model: Transformer,
+    micro_batch: int,
+    split: Split | int = 1,
+    stages: int = 1,
+    *,
+    train: bool = True,
 ) -> Graph:
     """Return one forward and backward pass and the update, on one of the ranks of a split.
 
@@ -31,6 +36,7 @@ def transformer_graph(
             layers.
         stages: of a pipeline, with the same number of layers each. Between two of them Megatron's
             ranks that share layers send a part of the activation each, and gather it.
+        train: whether there are a backward pass and an update.
 
     Raises:
         InputError: ranks that do not divide what they share, stages that do not divide the layers;
@@ -42,28 +48,35 @@ def transformer_graph(
     if model.recipe == "megatron":
         model.cut(stages)
     gathers = model.recipe == "megatron" and split.tensor > 1 and not split.sequence
-    return _graph(share, stages if gathers else 1)
+    return _graph(share, stages if gathers else 1, train)
 
 
 @lru_cache(maxsize=16)
-def _graph(share: Share, stages: int) -> Graph:
+def _graph(share: Share, stages: int, train: bool) -> Graph:
     model, split = share.model, share.split
     rows = list(_rows(share, stages))
+    trained = held = sum(row.step.gradient for row in rows) // share.gradient
+    if model.adapter:
+        whole = replace(share, model=replace(model, adapter=0))
+        held += sum(row.step.gradient for row in _rows(whole, stages)) // share.gradient
+    if not train:
+        trained = 0
+        forward = (row for row in rows if row.phase == "forward")
+        rows = [replace(row, step=replace(row.step, kept=())) for row in forward]
     last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
     nodes = list(_nodes(rows, last, split))
-    held = sum(row.step.gradient for row in rows) // share.gradient
     # In single precision: weights and two moments, with Megatron also gradients.
     states = 16 if model.recipe == "megatron" else 12
     return build_graph(
         nodes,
-        resident={"parameters": HALF * held, "optimizer": states * held},
+        resident={"parameters": HALF * held, "optimizer": states * trained},
         provenance={
             "model": "transformer",
             "source": "published sizes",
             "batch": share.micro_batch,
             "shape": [model.sequence],
             "dtype": "float16" if model.recipe == "megatron" else "bfloat16",
-            "optimizer": "adam" if model.recipe == "megatron" else "adamw",
+            "optimizer": _optimizer(model) if train else "none",
             "parallel": "tensor",
             "ranks": split.tensor,
             "checkpoint": "whole layer" if model.recipe == "megatron" else "as far as needed",
@@ -76,6 +89,11 @@ def _graph(share: Share, stages: int) -> Graph:
         },
         where="transformer",
     )
+
+
+def _optimizer(model: Transformer) -> str:
+    name = "adam" if model.recipe == "megatron" else "adamw"
+    return f"{name} of adapters of rank {model.adapter}" if model.adapter else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +205,14 @@ def _updates(share: Share, backward: list[Step]) -> Iterator[_Row]:
     """Yield the optimizer step: of the tables, then of every layer, with experts separately."""
     size, model = share.gradient, share.model
     table = share.vocabulary + (0 if model.rotary else model.sequence)
-    yield _Row("embedding", "optimizer", Step("", _adam(share, table * model.width)))
-    if not model.tied:
+    if not model.adapter:
+        yield _Row("embedding", "optimizer", Step("", _adam(share, table * model.width)))
+    if not model.tied and not model.adapter:
         yield _Row("head", "optimizer", Step("", _adam(share, share.vocabulary * model.width)))
     experts = sum(s.gradient for s in backward if s.place.startswith("experts.")) // size
     others = sum(step.gradient for step in backward) // size - experts
     place = "mlp.norm" if model.experts else "mlp.up"
+    place = "attention.out" if model.adapter else place
     for layer in range(model.layers):
         yield _Row(f"h.{layer}.{place}", "optimizer", Step("", _adam(share, others)))
         if experts:
@@ -237,6 +257,8 @@ def _embedding_forward(share: Share) -> Iterator[Step]:
 
 def _embedding_backward(share: Share) -> Iterator[Step]:
     stream, local, model = share.stream, share.local, share.model
+    if model.adapter:
+        return
     if model.recipe == "megatron":
         dropout = "aten.native_dropout_backward.default"
         yield Step("embedding", streaming(dropout, local + local // HALF, local))
@@ -258,11 +280,12 @@ def _head_forward(share: Share) -> Iterator[Step]:
     exponential, sum, division (`vocab_parallel_cross_entropy`). PyTorch: cast, logarithm of the
     softmax; torchtitan does not compile it.
     """
-    split, logits = share.split, share.tokens * share.vocabulary
-    yield Step("norm", norm(share), ((share.local, "head"),))
+    split, tokens = share.split, share.scored_tokens
+    logits = tokens * share.vocabulary
+    yield Step("norm", norm(share), for_weights(share, share.local, "head"))
     if split.tensor > 1 and split.sequence:
         yield Step("head", all_gather(share.stream, split.tensor))
-    yield Step("head", product(share.tokens, share.vocabulary, share.model.width))
+    yield Step("head", product(tokens, share.vocabulary, share.model.width))
     if share.model.recipe == "megatron":
         op = streaming("megatron.vocab_parallel_cross_entropy", 22 * logits, 16 * logits)
     else:
@@ -272,7 +295,8 @@ def _head_forward(share: Share) -> Iterator[Step]:
 
 def _head_backward(share: Share) -> Iterator[Step]:
     model, split = share.model, share.split
-    tokens, rows, logits = share.tokens, share.vocabulary, share.tokens * share.vocabulary
+    tokens, rows = share.scored_tokens, share.vocabulary
+    logits = tokens * rows
     weights = HALF * rows * model.width
     if model.recipe == "megatron":
         name = "megatron.vocab_parallel_cross_entropy_backward"
@@ -281,10 +305,11 @@ def _head_backward(share: Share) -> Iterator[Step]:
         op = streaming("pytorch.cross_entropy_backward", 12 * logits, 10 * logits)
         yield Step("loss", op, ((8 * logits, "loss"), (2 * logits, "head")))
     yield Step("head", product(tokens, model.width, rows))
-    yield Step("head", product(rows, model.width, tokens), of_weights=True)
-    gradient = 0 if model.tied else share.gradient * rows * model.width
-    added = streaming("aten.add_.Tensor", 2 * weights, weights)
-    yield Step("head", added, gradient=gradient, of_weights=True)
+    if not model.adapter:
+        yield Step("head", product(rows, model.width, tokens), of_weights=True)
+        gradient = 0 if model.tied else share.gradient * rows * model.width
+        added = streaming("aten.add_.Tensor", 2 * weights, weights)
+        yield Step("head", added, gradient=gradient, of_weights=True)
     if split.tensor > 1:
         yield Step("head", total(share))
     yield from norm_backward(share, "norm")

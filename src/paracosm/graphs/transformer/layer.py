@@ -21,7 +21,9 @@ from paracosm.graphs.transformer.ops import HALF, Step, product, streaming
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import (
     activation,
+    adapter,
     cast,
+    for_weights,
     gather,
     linear,
     linear_backward,
@@ -44,10 +46,11 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     fused = share.model.recipe == "compiled"
     if fused:  # the sum is part of the norm's kernel
         both = norm(share, streams=2)
-        yield Step("mlp.norm", both, ((local, "mlp.norm"), (local, last)))
+        kept = ((local, "mlp.norm"), *for_weights(share, local, last))
+        yield Step("mlp.norm", both, kept)
     else:
         yield _add(share, "attention.add", "mlp.norm")
-        yield Step("mlp.norm", norm(share), ((local, last),))
+        yield Step("mlp.norm", norm(share), for_weights(share, local, last))
     if not sends_parts(share) or share.model.shared:
         yield from gather(share, "mlp.up")
     if share.model.experts:
@@ -106,6 +109,7 @@ def _queries(share: Share) -> Iterator[Step]:
         op = product(share.tokens, columns, share.model.width, float8=share.split.float8)
         kept = HALF * share.tokens * columns
         user = "attention.scores" if share.model.recipe == "megatron" else "attention.core"
+        yield from adapter(share, place, columns, share.model.width)
         yield Step(place, op, ((kept, user),))
     if share.model.rotary:
         yield Step("attention.rotary", _rotary(share))
@@ -170,7 +174,7 @@ def _perceptron(share: Share) -> Iterator[Step]:
             yield from cast(share, place, share.stream, after_norm=True)
         op = product(share.tokens, inner, model.width, float8=share.split.float8)
         yield Step(place, op, ((size, "mlp.gelu"),))
-    yield Step("mlp.gelu", activation(share, size), ((size, "mlp.down"),))
+    yield Step("mlp.gelu", activation(share, size), for_weights(share, size, "mlp.down"))
     yield from linear(share, "mlp.down", _whole_inner(share))
 
 
@@ -179,7 +183,8 @@ def _perceptron_backward(share: Share) -> Iterator[Step]:
     size = HALF * share.tokens * inner
     yield from linear_backward(share, "mlp.down", share.tokens, model.width, inner, first=True)
     yield Step("mlp.gelu", activation(share, size, backward=True))
-    yield from gather(share, "mlp.up", again=True)
+    if not model.adapter:
+        yield from gather(share, "mlp.up", again=True)
     ways = (
         step
         for number, place in enumerate(("mlp.up", "mlp.gate")[: model.matrices - 1])

@@ -63,6 +63,11 @@ class Share:
         if model.recipe == "megatron" and (split.context > 1 or split.float8):
             what = "context ranks need" if split.context > 1 else "float8 needs"
             raise InputError(f"transformer: {what} flash attention: recipe compiled, not megatron")
+        if split.context > 1 and not model.causal:
+            raise InputError(
+                f"strategy: cp={split.context} divides sequences of a decoder, under its mask: an "
+                "encoder takes cp=1"
+            )
         chunks = 2 * split.context  # each rank has an early and a late one: as much to do as others
         if split.context > 1 and model.sequence % chunks:
             near = max(round(model.sequence / chunks), 1) * chunks
@@ -85,6 +90,11 @@ class Share:
     @property
     def tokens(self) -> int:
         return self.micro_batch * self.model.sequence // self.split.context
+
+    @property
+    def scored_tokens(self) -> int:
+        """Tokens of which the head says what they are."""
+        return max(round(self.tokens * self.model.scored), 1)
 
     @property
     def stream(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from paracosm.graphs.graph import Op
 from paracosm.graphs.transformer.ops import (
     HALF,
+    Kept,
     Step,
     all_gather,
     all_reduce,
@@ -46,12 +47,13 @@ def cast(
     for each layout (torchao); by that of a row, read once for each layout, whose rows are others.
     Transformer Engine reads it once and writes both layouts; scaled by earlier steps, the norm
     before writes them itself ("LayerNormLinear"), so that they are written in place of the tensor.
+    One layout is enough where weights are frozen.
     """
     scaling = share.split.float8
     if scaling == "delayed" and after_norm:
         return
     if share.casts_once:
-        read, layouts = size, 2
+        read, layouts = size, 1 if share.model.adapter else 2
     else:
         read = 2 * size if scaling == "tensorwise" else layouts * size
     yield Step(place, streaming("float8.cast", read, layouts * size // HALF))
@@ -63,6 +65,8 @@ def linear(share: Share, place: str, whole: int) -> Iterator[Step]:
     if share.split.float8:
         yield from cast(share, place, HALF * share.tokens * inner)
     op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
+    if place in ADAPTED:
+        yield from adapter(share, place, share.model.width, inner)
     yield from summed(share, place, [Step(place, op)])
 
 
@@ -100,7 +104,8 @@ def linear_backward(
         float8 = ""
     weights = max(groups, 1) * outputs * inputs
     if float8:
-        yield from cast(share, place, HALF * tokens * outputs, layouts=2)
+        layouts = 1 if model.adapter else 2
+        yield from cast(share, place, HALF * tokens * outputs, layouts=layouts)
     if groups:
         yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8))
     else:
@@ -108,6 +113,10 @@ def linear_backward(
     if not first and model.recipe != "megatron" and not groups:
         stream = HALF * tokens * inputs
         yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
+    if model.adapter:
+        if place in ADAPTED:
+            yield from _adapter_backward(share, place, tokens, outputs, inputs)
+        return
 
     def of_weights(op: Op, gradient: int = 0) -> Step:
         return Step(place, op, gradient=gradient, of_weights=True)
@@ -126,6 +135,44 @@ def linear_backward(
     read = HALF * weights if size > HALF else 2 * HALF * weights
     name = "aten._to_copy.default" if size > HALF else "aten.add_.Tensor"
     yield of_weights(streaming(name, read, size * weights), size * (weights + biases))
+
+
+ADAPTED = ("attention.qkv", "attention.key", "attention.value", "attention.out")
+"""Linear maps with adapters, where those alone are trained."""
+
+
+def adapter(share: Share, place: str, outputs: int, inputs: int) -> Iterator[Step]:
+    """Yield the products of a map's adapter, of low rank, and the sum with the map's own; nothing
+    where all weights are trained."""
+    rank, tokens = share.model.adapter, share.tokens
+    if not rank:
+        return
+    yield Step(place, product(tokens, rank, inputs), ((HALF * tokens * rank, place),))
+    yield Step(place, product(tokens, outputs, rank))
+    size = HALF * tokens * outputs
+    yield Step(place, streaming("aten.add.Tensor", 2 * size, size))
+
+
+def _adapter_backward(
+    share: Share, place: str, tokens: int, outputs: int, inputs: int
+) -> Iterator[Step]:
+    rank, size = share.model.adapter, share.gradient
+    yield Step(place, product(tokens, rank, outputs))
+    yield Step(place, product(tokens, inputs, rank))
+    stream = HALF * tokens * inputs
+    yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
+    for weights, op in (
+        (rank * outputs, product(outputs, rank, tokens)),
+        (rank * inputs, product(rank, inputs, tokens)),
+    ):
+        yield Step(place, op, of_weights=True)
+        copy = streaming("aten._to_copy.default", HALF * weights, size * weights)
+        yield Step(place, copy, gradient=size * weights, of_weights=True)
+
+
+def for_weights(share: Share, size: int, place: str) -> Kept:
+    """Return what is kept for the gradient of a map's weights alone: nothing of frozen ones."""
+    return () if share.model.adapter else ((size, place),)
 
 
 def activation(share: Share, size: int, *, backward: bool = False) -> Op:
@@ -153,7 +200,7 @@ def norm(share: Share, streams: int = 1) -> Op:
 def norm_backward(share: Share, place: str, *, with_stream: bool = False) -> Iterator[Step]:
     """Yield the gradient of a norm, and its sum with that of the residual stream."""
     size, model = share.local, share.model
-    gradient = share.gradient * model.norm_parameters
+    gradient = 0 if model.adapter else share.gradient * model.norm_parameters
     fused = with_stream and model.recipe == "compiled"
     read = (3 if fused else 2) * size
     if not model.rms:
