@@ -21,7 +21,7 @@ from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.models.shards import PoissonSampler
+from paracosm.models.shards import BatchSampler, PoissonSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.gradient_methods import Gradient, Request
@@ -29,6 +29,7 @@ from paracosm.training.numerics.gradients import Private
 from paracosm.training.privacy import (
     _ORDERS,
     ClientAccountant,
+    ClientNoise,
     Draw,
     ExampleAccountant,
     Privacy,
@@ -212,6 +213,96 @@ def test_only_the_change_of_a_client_is_clipped_not_what_has_moved_meanwhile() -
         privacy="clients(clip=0.2, noise=1e-9)",
     )
     assert float(result.parameters) == pytest.approx(x, abs=1e-5)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.8])
+def test_an_adaptive_clip_is_that_of_a_plain_loop(quantile: float) -> None:
+    """Andrew et al. 2021, algorithm 1, with the documented stream of noise."""
+    clients, rounds, z = 3, 12, 0.02
+    rng = generator(SEED, TrainingStream.CLIENT_NOISE, 0)
+    module = initial(integer_seed(SEED, TrainingStream.MODEL))
+    x, y = (torch.from_numpy(each) for each in data()[:2])
+    shards = make_shards(data()[1], clients, "iid", generator(SEED, TrainingStream.SHARDS))
+    samplers = [
+        BatchSampler(shards[client], 8, generator(SEED, TrainingStream.BATCHES, client))
+        for client in range(clients)
+    ]
+    parameters = list(module.parameters())
+
+    def flat(tensors: Any) -> torch.Tensor:
+        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+    theta, clip, clips, clipped = flat(parameters), 0.1, [], 0
+    for _ in range(rounds):
+        total, within = torch.zeros_like(theta), 0
+        for sampler in samplers:
+            torch.nn.utils.vector_to_parameters(theta.clone(), parameters)
+            for _ in range(2):
+                chosen = torch.from_numpy(sampler.next())
+                module.zero_grad()
+                cross_entropy(module(x[chosen]), y[chosen]).backward()
+                with torch.no_grad():
+                    for each in parameters:
+                        assert each.grad is not None
+                        each -= 0.3 * each.grad
+            change = theta - flat(parameters)
+            within += float(change.norm()) <= clip
+            total += change * min(1.0, clip / float(change.norm()))
+        sigma_b = max(clients / 20, z)
+        z_sum = (z**-2 - (2 * sigma_b) ** -2) ** -0.5
+        noise = torch.from_numpy(rng.standard_normal(len(theta), dtype=np.float32))
+        theta = theta - (total + z_sum * clip * noise) / clients
+        share = (within + sigma_b * rng.standard_normal()) / clients
+        clipped += clients - within
+        clip *= np.exp(-0.2 * (share - quantile))
+        clips.append(clip)
+    assert 0 < clipped < clients * rounds
+    result = run(
+        algorithm="fedavg(steps=2)",
+        workers=clients,
+        shards="iid",
+        updates=rounds,
+        evaluate_every=1,
+        privacy=f"clients(clip=adaptive, noise={z}, quantile={quantile})",
+    )
+    assert column(result, "clip") == pytest.approx([0.1, *clips], rel=1e-6)
+    assert torch.allclose(result.parameters, theta, rtol=1e-4, atol=1e-5)
+    fixed = run(
+        algorithm="fedavg(steps=2)",
+        workers=clients,
+        shards="iid",
+        updates=rounds,
+        privacy=f"clients(clip=1, noise={z})",
+    )
+    assert result.summary.epsilon == fixed.summary.epsilon
+
+
+def test_what_is_released_together_hides_as_well_as_the_sum_alone() -> None:
+    """Two Gaussian mechanisms at once are one: their (sensitivity / deviation)^2 add up. A client
+    moves the sum by the clip and the count, less half, by 1/2.
+    """
+    for clients, noise in ((4, 1.0), (100, 1.0), (30, 0.2)):
+        made = ClientNoise(parse_privacy(f"clients(clip=adaptive, noise={noise})"), Steady(0.0))
+        for _ in range(clients):
+            assert made.factor(torch.tensor([0.05])) == 1
+        quiet = made.add(torch.zeros(1), [1.0] * clients)
+        drop = -np.log(made.clip / 0.1) / 0.2 + 0.5  # the share within the clip, which is all
+        assert (float(quiet), drop) == (0, pytest.approx(1))
+        loud = ClientNoise(parse_privacy(f"clients(clip=adaptive, noise={noise})"), Steady(1.0))
+        in_sum = float(loud.add(torch.zeros(1), [1.0] * clients)) * clients / 0.1
+        in_count = (-np.log(loud.clip / 0.1) / 0.2 + 0.5) * clients
+        assert in_sum**-2 + (2 * in_count) ** -2 == pytest.approx(noise**-2, rel=1e-5)
+
+
+class Steady(np.random.Generator):
+    """Draws one value."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._value = value
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self._value if size is None else np.full(size, self._value, dtype)
 
 
 def test_servers_clip_changes_by_the_norm_of_the_whole() -> None:
@@ -415,7 +506,15 @@ def test_the_account_is_that_of_what_was_drawn(
         assert result.summary.epsilon >= 0.98 * least
 
 
-@pytest.mark.parametrize("text", ["examples(clip=1, noise=1.1)", "clients(clip=0.5, noise=2)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "examples(clip=1, noise=1.1)",
+        "clients(clip=0.5, noise=2)",
+        "clients(clip=adaptive, noise=2)",
+        "clients(clip=adaptive, noise=2, quantile=0.7)",
+    ],
+)
 def test_privacy_is_written_as_it_is_read(text: str) -> None:
     assert str(parse_privacy(text)) == text
     assert str(parse_privacy(text[:-1] + ", delta=0.001)")) == text[:-1] + ", delta=0.001)"
@@ -431,6 +530,17 @@ def test_privacy_is_written_as_it_is_read(text: str) -> None:
         ({"privacy": "examples(clip=1, noise=1, delta=1)"}, "delta must be above 0 and below 1"),
         ({"privacy": NEXT_TO_NONE, "clip": 1}, "clip: has no effect"),
         ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: has no effect"),
+        ({"privacy": "examples(clip=adaptive, noise=1)"}, "clip=adaptive follows changes of"),
+        ({"privacy": "clients(clip=1, noise=1, quantile=0.7)"}, "no effect without clip=adaptive"),
+        ({"privacy": "clients(clip=adaptive, noise=1, quantile=1)"}, "above 0 and below 1, got 1"),
+        (
+            {
+                "privacy": "clients(clip=adaptive, noise=1)",
+                "algorithm": "fedavg",
+                "servers": 2,
+            },
+            "clip=adaptive runs on 1 server, not 2",
+        ),
         ({"privacy": "clients(clip=1, noise=1)"}, "use examples(clip=1, noise=1.1)"),
         (
             {"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"},

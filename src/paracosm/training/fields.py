@@ -82,7 +82,8 @@ class RecipeFields(Configuration):
         Field(
             None,
             description='what clipping and noise hide: "examples(clip=1, noise=1.1)" of a '
-            'minibatch, "clients(clip=0.5, noise=1)" of an update by local steps',
+            'minibatch, "clients(clip=0.5, noise=1)" of an update by local steps, where '
+            "clip=adaptive follows their median norm",
         )
     )
 

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import inf
+from math import exp, inf
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,11 @@ from paracosm.units import format_number, parse_number
 
 _UNITS = ("examples", "clients")
 _DELTA = 1e-5
+# Of an adaptive clip, as Andrew et al. recommend
+_QUANTILE = 0.5
+_FIRST_CLIP = 0.1
+_CLIP_RATE = 0.2
+_COUNT_NOISE = 0.05  # of the number of clients
 _MOST = 1e9  # a norm or multiple of it; the accountant takes powers of the noise
 
 _ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)
@@ -43,17 +48,26 @@ class Privacy:
             algorithm 1). "clients": each client's change by local steps is clipped, and the
             server's sum gets noise (McMahan et al., "Learning Differentially Private Recurrent
             Language Models", 2018, algorithm 1).
-        clip: the largest norm of a term.
-        noise: the standard deviation of the noise in each coordinate of a sum, over `clip`.
+        clip: the largest norm of a term; where it adapts, that of the first update.
+        noise: the standard deviation of the noise in each coordinate of a sum, over `clip`; where
+            that adapts, of what is released together (see `ClientNoise`).
         delta: at which epsilon is reported.
+        quantile: of the norms of changes that `clip` follows; None where it stays.
     """
 
     unit: Literal["examples", "clients"]
     clip: float
     noise: float
     delta: float = _DELTA
+    quantile: float | None = None
 
     def __post_init__(self) -> None:
+        if self.quantile is not None and self.unit != "clients":
+            raise InputError("privacy: clip=adaptive follows changes of clients: give a number")
+        if self.quantile is not None and not 0 < self.quantile < 1:
+            raise InputError(
+                f"privacy: quantile must be above 0 and below 1, got {self.quantile:g}"
+            )
         for name in ("clip", "noise"):
             if not 0 < getattr(self, name) <= _MOST:
                 raise InputError(
@@ -66,17 +80,27 @@ class Privacy:
     def __str__(self) -> str:
         delta = "" if self.delta == _DELTA else f", delta={format_number(self.delta)}"
         clip, noise = format_number(self.clip), format_number(self.noise)
+        if self.quantile is not None:
+            clip = "adaptive"
+            if self.quantile != _QUANTILE:
+                delta = f", quantile={format_number(self.quantile)}{delta}"
         return f"{self.unit}(clip={clip}, noise={noise}{delta})"
 
 
 def parse_privacy(text: str) -> Privacy:
-    """Read `examples(clip=1, noise=1.1)` or `clients(clip=0.5, noise=1, delta=1e-6)`."""
+    """Read `examples(clip=1, noise=1.1)`, `clients(clip=0.5, noise=1, delta=1e-6)` or
+    `clients(clip=adaptive, noise=1, quantile=0.5)`.
+    """
     unit, positional, named = parse_expression(text, "privacy")
     if unit not in _UNITS:
         raise unknown("unit of privacy", unit, _UNITS)
-    named = bind(unit, (), named, ("clip", "noise", "delta"))
+    named = bind(unit, (), named, ("clip", "noise", "delta", "quantile"))
     if positional or not {"clip", "noise"} <= named.keys():
         raise InputError(f"privacy: write {unit}(clip=1, noise=1.1, delta=1e-5); delta is optional")
+    if named["clip"] == "adaptive":
+        named = {"quantile": str(_QUANTILE), **named, "clip": str(_FIRST_CLIP)}
+    elif "quantile" in named:
+        raise InputError("privacy: quantile has no effect without clip=adaptive: leave it out")
     values = {name: parse_number(value) for name, value in named.items()}
     return Privacy(unit, **values)  # type: ignore[arg-type]  # one of the two
 
@@ -234,22 +258,45 @@ class ClientAccountant(Accountant):
 
 
 class ClientNoise:
-    """Clips the changes that clients send, and adds noise to their mean."""
+    """Clips the changes that clients send, and adds noise to their mean.
+
+    Where the clip C adapts, it follows a quantile q of the norms of the changes: of n clients, b
+    of whom had no more than C, C <- C exp(-0.2 ((b + N(0, s^2)) / n - q)). The sum and the count
+    are released together, with noise that hides a client as well as `noise` would in the sum alone:
+    s = max(n / 20, noise), and in the sum (noise^-2 - (2 s)^-2)^(-1/2). Andrew, Thakkar, McMahan,
+    Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021, algorithm 1, theorem
+    1 and section 3 (there s = n / 20, of 100 clients and more).
+
+    Attributes:
+        clip: the largest norm of a change now.
+    """
 
     def __init__(self, privacy: Privacy, rng: np.random.Generator) -> None:
-        self._clip = privacy.clip
+        self.clip = privacy.clip
+        self._quantile = privacy.quantile
         self._noise = privacy.noise
         self._rng = rng
+        self._within = 0  # changes of the coming mean that the clip leaves as they are
 
     def factor(self, change: Any) -> float:
         """Return what clips a whole change: min(1, clip / norm)."""
         norm = float(change.norm())
-        return self._clip / norm if norm > self._clip else 1.0
+        self._within += not norm > self.clip
+        return self.clip / norm if norm > self.clip else 1.0
 
     def add(self, mean: Any, weights: list[float]) -> Any:
         """Return the weighted mean of clipped changes with noise, as by its largest weight."""
         import torch
 
-        scale = self._noise * self._clip * max(weights) / sum(weights)
+        clients, noise = len(weights), self._noise
+        of_count = max(_COUNT_NOISE * clients, noise)
+        if self._quantile is not None:
+            noise = (noise**-2 - (2 * of_count) ** -2) ** -0.5
+        scale = noise * self.clip * max(weights) / sum(weights)
         drawn = self._rng.standard_normal(mean.shape, dtype=np.float32)
-        return mean + scale * torch.from_numpy(drawn)
+        private = mean + scale * torch.from_numpy(drawn)
+        if self._quantile is not None:
+            share = (self._within + of_count * self._rng.standard_normal()) / clients
+            self.clip *= exp(-_CLIP_RATE * (share - self._quantile))
+        self._within = 0
+        return private

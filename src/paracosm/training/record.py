@@ -275,6 +275,8 @@ class RunRecord:
         if self.accountant is not None:
             epsilon = self.accountant.epsilon()
             self._metric(now, wall, "evaluation", "epsilon", epsilon, self.updates)
+        if (clip := self._numerics.adaptive_clip) is not None:
+            self._metric(now, wall, "evaluation", "clip", clip, self.updates)
         if self._bytes_sent is not None:
             self._metric(now, wall, "job", "bytes_sent", self._bytes_sent(), self.updates)
         self.final = {**metrics, "step": self.updates}

@@ -123,6 +123,7 @@ class _Computing(Numerics):
         self.shapes = self._layout.shapes_per_server
         self._seed = seed
         self._batches = config.batches(clients) if config.batch_of else None
+        self._client_noise: ClientNoise | None = None
         self._is_private = config.privacy_of("examples") is not None
         self._samplers: dict[int, Sampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
@@ -209,8 +210,21 @@ class _Computing(Numerics):
         privacy = self._config.privacy_of("clients")
         if privacy is None:
             return Recipe()
+        if privacy.quantile is not None and len(self.parts) > 1:
+            raise InputError(
+                f"privacy: clip=adaptive runs on 1 server, not {len(self.parts)}, which counts the "
+                "changes that are within it"
+            )
         rng = generator(self._seed, TrainingStream.CLIENT_NOISE, part)
-        return Recipe(noise=ClientNoise(privacy, rng))
+        self._client_noise = ClientNoise(privacy, rng)
+        return Recipe(noise=self._client_noise)
+
+    @property
+    def adaptive_clip(self) -> float | None:
+        privacy = self._config.privacy_of("clients")
+        if privacy is None or privacy.quantile is None or self._client_noise is None:
+            return None
+        return self._client_noise.clip
 
     def accountant(self) -> Accountant | None:
         config = self._config

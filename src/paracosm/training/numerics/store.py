@@ -524,6 +524,11 @@ class Numerics:
         """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
         return Recipe()
 
+    @property
+    def adaptive_clip(self) -> float | None:
+        """The norm that changes of clients are clipped to now; None where it does not adapt."""
+        return None
+
     def accountant(self) -> Accountant | None:
         """Return what counts the privacy that is lost; None where nothing is hidden."""
         return None
