@@ -404,6 +404,7 @@ def _strategy(entry: Mapping[str, str], stack: Stack) -> tuple[Strategy, int]:
             shard=8 if "within a node" in entry["sharding"] and data > 8 else 0,
             recompute=AGAIN.get(entry["recompute"], False),
             float8=_scaling(entry["dtype"], stack),
+            states="bfloat16" if _in_half_precision(entry) else "float32",
         ),
         micro_batch,
     )
@@ -416,6 +417,12 @@ def _whole(entry: Mapping[str, str], key: str, usual: int | None = None) -> int:
         return int(float(entry[key]))
     except ValueError:
         raise InputError(f"{key}: {entry[key]} is no number") from None
+
+
+def _in_half_precision(entry: Mapping[str, str]) -> bool:
+    """Whether the optimizer keeps nothing in single precision: Lightning's bf16-true, and the
+    tutorial of Transformer Engine, which loads weights so (docs/examples/te_llama/utils.py)."""
+    return "bf16-true" in entry["dtype"] or "te_llama" in entry["source"]
 
 
 def _scaling(dtype: str, stack: Stack) -> str | bool:

@@ -462,6 +462,29 @@ def test_experts_get_their_parts_of_a_sequence_from_each_rank_that_shares_a_laye
     assert experts_flops(parts) == experts_flops(whole)
 
 
+def test_what_the_optimizer_keeps_is_moved_and_held() -> None:
+    """By hand: weights, gradients and two moments of 2 bytes, with a norm and a clipping, move 20
+    bytes a parameter; in single precision beside weights of 2 bytes, 46."""
+    single, half = (
+        transformer_graph(LLAMA, 1, Split(states=states)) for states in ("float32", "bfloat16")
+    )
+
+    def moved(graph: Graph) -> int:
+        return sum(
+            (op.bytes_read + op.bytes_written) * count
+            for op, count in zip(graph.ops, graph.count(), strict=True)
+            if op.name == "pytorch.adamw"
+        )
+
+    assert moved(half) / moved(single) == 20 / 46
+    assert half.resident["parameters"] == single.resident["parameters"]
+    assert half.resident["optimizer"] * 3 == single.resident["optimizer"]
+    assert half.flops.sum() == single.flops.sum()
+    assert not [op for op in half.ops if op.name == "aten._to_copy.default"]
+    with pytest.raises(InputError, match="states=bfloat16: recipe megatron keeps float32"):
+        transformer_graph(SMALL, 1, Split(states="bfloat16"))
+
+
 @pytest.mark.parametrize(
     ("split", "message"),
     [

@@ -62,6 +62,7 @@ MIB = 1 << 20
         ("fsdp, shard=4", 8, Strategy(data=8, sharding="parameters", shard=4)),
         ("recompute=selective, dp=1", None, Strategy(recompute="selective")),
         ("zero-bubble, pp=2", 2, Strategy(pipeline=2, schedule="zero-bubble")),
+        ("states=bfloat16, dp=2", 2, Strategy(data=2, states="bfloat16")),
         ("offload=25GB/s, float8=yes", 1, Strategy(offload=25e9, float8=True)),
     ],
 )
@@ -162,6 +163,7 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("fsdp, dp=8, shard=2, ep=2", None, "two ways to group replicas: choose one"),
         ("zero-bubble", 2, "schedule=zero-bubble has no effect with pp=1"),
         ("cp=2, cp_form=rings", 2, 'cp_form: unknown form "rings": did you mean "ring"'),
+        ("dp=2, states=bf16", 2, 'states: unknown type of number "bf16"'),
         ("dp=2, cp_form=ring", 2, "cp_form has no effect with cp=1"),
         ("cp=3, tp=2", 16, "tp=2 x cp=3 = 6 ranks, which does not divide 16 workers: cp=2 or"),
         ("offload=0, dp=2", None, "offload must be above 0, not 0"),

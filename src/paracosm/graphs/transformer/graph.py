@@ -65,8 +65,9 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
         rows = [replace(row, step=replace(row.step, kept=())) for row in forward]
     last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
     nodes = list(_nodes(rows, last, split))
-    # In single precision: weights and two moments, with Megatron also gradients.
-    states = 16 if model.recipe == "megatron" else 12
+    # In single precision: weights and two moments, with Megatron also gradients; or two moments in
+    # half precision.
+    states = 16 if model.recipe == "megatron" else 4 if share.in_half_precision else 12
     return build_graph(
         nodes,
         resident={"parameters": HALF * held, "optimizer": states * trained},
@@ -86,6 +87,7 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
             "cp_form": split.context_form,
             "ep": split.expert,
             "float8": split.float8 or "no",
+            "states": split.states,
         },
         where="transformer",
     )
@@ -226,8 +228,11 @@ def _adam(share: Share, parameters: int) -> Op:
     check for overflow and division by the loss scale (4, 4), their norm (4), clipping (4, 4), Adam
     with fused kernels on weights, two moments and gradients (16, 12), weights back to half
     precision (4, 2), gradients to zero (2). With PyTorch 46: norm (4), clipping (4, 4), Adam (16,
-    12), weights to half precision (4, 2).
+    12), weights to half precision (4, 2); all in half precision 20: norm (2), clipping (2, 2), Adam
+    (8, 6).
     """
+    if share.in_half_precision:
+        return streaming("pytorch.adamw", 12 * parameters, 8 * parameters)
     if share.model.recipe == "megatron":
         return streaming("megatron.adam", 34 * parameters, 28 * parameters)
     return streaming("pytorch.adamw", 28 * parameters, 18 * parameters)

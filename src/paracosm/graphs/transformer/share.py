@@ -16,6 +16,11 @@ SCALINGS = ("tensorwise", "rowwise", "delayed", "blockwise", "mxfp8")
 tensor in earlier steps, of blocks of 128 x 128 and 1 x 128, or of 32 numbers (Transformer Engine;
 the last is the Open Compute Project's microscaling)."""
 
+STATES = ("float32", "bfloat16")
+"""What the optimizer keeps: weights, gradients and moments in single precision, for weights in half
+precision that ranks compute with; or all of them in bfloat16, with no other copy of the weights
+("bf16-true" of Lightning and LitGPT; `torch_dtype=torch.bfloat16` of Transformers)."""
+
 CONTEXT_FORMS = ("ring", "gather", "ulysses", "pieces", "pieces-ring")
 """How ranks that share a sequence exchange keys and values: `context.py` says who does which."""
 
@@ -40,6 +45,7 @@ class Split:
     overlap: bool = False
     float8: str = ""  # how numbers of one byte of linear maps are scaled, one of `SCALINGS`, if any
     context_form: str = CONTEXT_FORMS[0]  # one of those
+    states: str = STATES[0]  # one of those
     seed: int = 0  # of the loads
 
 
@@ -60,6 +66,10 @@ class Share:
         model.split(split.tensor)
         if self.micro_batch < 1:
             raise InputError(f"micro_batch must be 1 or more, not {self.micro_batch}")
+        if model.recipe == "megatron" and self.in_half_precision:
+            raise InputError(
+                "strategy: states=bfloat16: recipe megatron keeps float32; recipe compiled has both"
+            )
         if model.recipe == "megatron" and (split.context > 1 or split.float8):
             what = "context ranks need" if split.context > 1 else "float8 needs"
             raise InputError(f"transformer: {what} flash attention: recipe compiled, not megatron")
@@ -131,7 +141,12 @@ class Share:
     @property
     def gradient(self) -> int:
         """Bytes of the gradient of a number, as it is reduced."""
-        return HALF if self.model.recipe == "megatron" else 4
+        return HALF if self.model.recipe == "megatron" or self.in_half_precision else 4
+
+    @property
+    def in_half_precision(self) -> bool:
+        """Whether the optimizer keeps nothing in single precision."""
+        return self.split.states == "bfloat16"
 
     def routed_tokens(self, layer: int) -> tuple[int, int]:
         """Return the tokens that a rank sends to experts, and the number of the busiest rank."""

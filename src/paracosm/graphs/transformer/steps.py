@@ -124,17 +124,21 @@ def linear_backward(
     if float8 and first and not share.casts_once:
         for step in cast(share, place, HALF * tokens * inputs):
             yield of_weights(step.op)
-    if groups:
-        yield of_weights(grouped_product(inputs, outputs, tokens, 1, float8=float8))
-    else:
-        yield of_weights(product(outputs, inputs, tokens, float8=float8))
     biases = max(groups, 1) * outputs if model.bias and place != "mlp.router" else 0
+    gradient = size * (weights + biases)
+    written = gradient if share.in_half_precision else 0  # autograd keeps what the product wrote
+    if groups:
+        yield of_weights(grouped_product(inputs, outputs, tokens, 1, float8=float8), written)
+    else:
+        yield of_weights(product(outputs, inputs, tokens, float8=float8), written)
     if biases:
         bias = HALF * tokens * outputs
         yield of_weights(streaming("aten.sum.dim_IntList", bias, HALF * outputs))
+    if written:
+        return
     read = HALF * weights if size > HALF else 2 * HALF * weights
     name = "aten._to_copy.default" if size > HALF else "aten.add_.Tensor"
-    yield of_weights(streaming(name, read, size * weights), size * (weights + biases))
+    yield of_weights(streaming(name, read, size * weights), gradient)
 
 
 ADAPTED = ("attention.qkv", "attention.key", "attention.value", "attention.out")

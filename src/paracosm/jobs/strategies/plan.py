@@ -170,14 +170,16 @@ def layer_times(work: Work, layers: Layers) -> Floats:
 
 def _check_written(graph: Graph, strategy: Strategy) -> None:
     """Check that the graph is divided as the strategy requires, where only its writer can."""
+    known, is_half = graph.provenance, strategy.states != Strategy.states
     for key, wanted in (
         ("cp", strategy.context),
         *([] if strategy.context_form == "auto" else [("cp_form", strategy.context_form)]),
         ("ep", strategy.expert),
         ("float8", strategy.scaling or "no"),
+        *([("states", strategy.states)] if "states" in known or is_half else []),
         ("async_tp", "yes" if strategy.async_tp else "no"),
     ):
-        made = graph.provenance.get(key, 1 if isinstance(wanted, int) else "no")
+        made = known.get(key, 1 if isinstance(wanted, int) else "no")
         if wanted != made:
             raise InputError(
                 f"strategy: {key}={wanted}, but the graph is made for {key}={made}: a transformer "

@@ -7,7 +7,7 @@ from typing import Any
 
 from paracosm.errors import InputError, shown, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
-from paracosm.graphs.transformer.share import CONTEXT_FORMS, SCALINGS, Split
+from paracosm.graphs.transformer.share import CONTEXT_FORMS, SCALINGS, STATES, Split
 from paracosm.units import (
     format_bandwidth,
     format_size,
@@ -71,6 +71,7 @@ class Strategy:
     # whether linear maps of layers multiply numbers of one byte, or how these are scaled, one of
     # `SCALINGS`
     float8: bool | str = False
+    states: str = STATES[0]  # what the optimizer keeps, one of `STATES`
     servers: int = 0  # parameter servers, instead of reductions between the workers
     # whether workers go on with what their servers have, without each other
     asynchronous: bool = False
@@ -89,6 +90,7 @@ class Strategy:
             ("zero", "sharding", self.sharding, SHARDINGS),
             ("all_reduce", "all_reduce", self.all_reduce, ALL_REDUCES),
             ("cp_form", "form", self.context_form, ("auto", *CONTEXT_FORMS)),
+            ("states", "type of number", self.states, STATES),
         ):
             if name not in valid:
                 raise InputError(f"strategy: {key}: {unknown(kind, name, valid)}")
@@ -125,7 +127,8 @@ class Strategy:
     @property
     def needs_sizes(self) -> bool:
         """Whether only a graph made from a transformer's sizes supports it."""
-        return self.context > 1 or self.expert > 1 or bool(self.float8) or self.async_tp
+        kept = self.states != Strategy.states
+        return self.context > 1 or self.expert > 1 or bool(self.float8) or self.async_tp or kept
 
     def split(self, seed: int = 0) -> Split:
         """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
@@ -133,6 +136,7 @@ class Strategy:
             *(self.tensor, self.sequence, self.context, self.expert),
             *(self.routing, self.capacity, self.async_tp, self.scaling),
             context_form=CONTEXT_FORMS[0] if self.context_form == "auto" else self.context_form,
+            states=self.states,
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
 
@@ -328,7 +332,7 @@ KEYS = {
     **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
     "zero": "sharding",
     **{key: key for key in ("shard", "bucket", "first_bucket", "all_reduce", "prefetch")},
-    **{key: key for key in ("overlap", "recompute", "offload", "float8")},
+    **{key: key for key in ("overlap", "recompute", "offload", "float8", "states")},
     **{key: key for key in ("servers", "iterations", "cut")},
 }
 """Key -> field of `Strategy`."""
@@ -426,7 +430,7 @@ def _settings(word: str) -> dict[str, Any]:
 
 def _read(key: str, value: str) -> Any:
     name = KEYS[key]
-    if name in ("schedule", "all_reduce", "routing", "context_form"):
+    if name in ("schedule", "all_reduce", "routing", "context_form", "states"):
         return value
     if name in ("bucket", "first_bucket"):
         return _read_number(key, value, parse_size)
