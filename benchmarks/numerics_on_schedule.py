@@ -24,7 +24,8 @@ from paracosm.models import DataSet, load_data
 from paracosm.models.build import build_model
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.simulation.schedule import Schedule, asgd, generate_schedule
+from paracosm.simulation.rules import asgd
+from paracosm.simulation.schedule import Schedule, generate_schedule
 from paracosm.timing import parse_distribution
 from paracosm.training import TrainConfig
 from paracosm.training.numerics.scheduled import events, train_on_schedule

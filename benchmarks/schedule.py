@@ -19,7 +19,8 @@ from stored_results import store_result
 from paracosm.cluster import Link, star
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
-from paracosm.simulation.schedule import asgd, stream_schedule
+from paracosm.simulation.rules import asgd
+from paracosm.simulation.schedule import stream_schedule
 from paracosm.simulation.system import System, Workload, cluster_routes
 
 SERIAL = {"sharing": "serial", "pipelined": False}

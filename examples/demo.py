@@ -55,3 +55,4 @@ if broken:
         "gradient's staleness (staleness-aware) repairs it.",
     )
 print(f"Open {OUT / 'report.html'} in a browser.")
+print("To use the command `paracosm` in this shell: source .venv/bin/activate")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -32,6 +34,7 @@ GROUND: dict[str, set[str]] = {
     "parcels": {"files", "factory"},
     "backends": {"files", "parcels", "processes"},
     "arrays": set(),
+    "exports": set(),
     "rng": {"units"},
     "quantities": {"units"},
     "price": {"units"},
@@ -167,8 +170,18 @@ def test_rooms_hand_out_names_and_hold_no_code() -> None:
     for path in PACKAGE.rglob("*/__init__.py"):
         for node in parsed(path).body:
             is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-            assert is_docstring or is_all or isinstance(node, ast.ImportFrom), path
+            targets = [ast.unparse(target) for target in getattr(node, "targets", ())]
+            is_names = targets in (["__all__"], ["__getattr__"])
+            is_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            assert is_docstring or is_names or is_types or isinstance(node, ast.ImportFrom), path
+
+
+def test_rooms_hand_out_the_names_that_they_list() -> None:
+    for room in sorted({room for room, path in rooms_and_files() if path.parent != PACKAGE}):
+        package = importlib.import_module(f"paracosm.{room}")
+        for name in getattr(package, "__all__", ()):
+            thing = getattr(package, name)
+            assert not inspect.ismodule(thing), f"{room}.{name} is a module of the same name"
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -189,7 +202,8 @@ def test_importing_paracosm_loads_nothing_heavy() -> None:
 
 def test_importing_the_rooms_loads_nothing_heavy() -> None:
     rooms = sorted({room for room, path in rooms_and_files() if path.parent != PACKAGE})
-    assert not loaded_by("; ".join(f"import paracosm.{room}" for room in rooms)) & HEAVY
+    loaded = loaded_by("; ".join(f"import paracosm.{room}" for room in rooms))
+    assert not loaded & (HEAVY | {"numba"})
 
 
 def test_examples_and_benchmarks_import_names_that_exist() -> None:

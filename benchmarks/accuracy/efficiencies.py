@@ -34,7 +34,7 @@ from paracosm.cluster.hardware.catalogue import Device, Hardware, find_hardware,
 from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Op
-from paracosm.prediction.predict import Prediction, predict
+from paracosm.prediction.iteration import Prediction, predict
 from paracosm.profiling.datasheets import COUNTED, NONE, class_of, common_error, durations_on
 
 __all__ = ["Whole", "measured_table", "predicted_wholes", "read_samples"]

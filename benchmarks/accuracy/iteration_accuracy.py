@@ -9,7 +9,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
-from paracosm.prediction.predict import predict
+from paracosm.prediction.iteration import predict
 from paracosm.profiling.estimators.estimators import fit_estimators
 from paracosm.profiling.estimators.roofline import Estimate
 from paracosm.profiling.profiler import ModelProfile

@@ -28,7 +28,7 @@ from in_situ import time_in_situ
 from iteration_accuracy import Accuracy, accuracy, from_others
 
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.prediction.predict import predict
+from paracosm.prediction.iteration import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -38,6 +38,15 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
     for path, reason in _wrong_numbers(found, mapping):
         raise InputError(f"{where}: {'.'.join(path)}: {reason}")
     return found
+
+
+def given_fields(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that were set explicitly."""
+    return {
+        name: value
+        for name in names
+        if name in config.model_fields_set and (value := getattr(config, name)) is not None
+    }
 
 
 def _wrong_numbers(

@@ -20,7 +20,7 @@ from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.report.runs import answer
 from paracosm.training.config import TrainConfig
-from paracosm.training.train import train
+from paracosm.training.run import train
 
 POWER = {"busy": "250 W", "idle": "60 W", "off": "5 W"}
 NODE = {"count": 2, "power": POWER}

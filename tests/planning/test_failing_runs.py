@@ -19,7 +19,8 @@ from paracosm.planning.scheduled import iterations, run_scheduled
 from paracosm.planning.train_config import ProfileTrainConfig, StrategyTrainConfig
 from paracosm.results import FailureSummary, TrainingSummary
 from paracosm.simulation.rollback import Restore
-from paracosm.simulation.schedule import Schedule, ssgd
+from paracosm.simulation.rules import ssgd
+from paracosm.simulation.schedule import Schedule
 from paracosm.studies import KINDS
 from paracosm.training import TrainConfig, TrainingResult
 from paracosm.training.numerics.scheduled import train_on_schedule

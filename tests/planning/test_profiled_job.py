@@ -15,7 +15,8 @@ from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.job import ProfiledJob, check_model, check_tensors, profiled_job
 from paracosm.prediction.parameter_servers.throughput import begins_of
-from paracosm.simulation.schedule import Rule, Schedule, asgd, join_schedules, ssgd, ssp
+from paracosm.simulation.rules import Rule, asgd, ssgd, ssp
+from paracosm.simulation.schedule import Schedule, join_schedules
 
 
 def job_of(folder: Path, **arguments: Any) -> tuple[PlanConfig, ProfiledJob]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paracosm.prediction.predict import bottleneck
+from paracosm.prediction.iteration import bottleneck
 from paracosm.replays.outcome import Breakdown, bottleneck_of
 
 OPS = {"mm": 3.0, "add": 1.0}

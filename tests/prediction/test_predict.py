@@ -13,7 +13,8 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
-from paracosm.prediction import constant, predict
+from paracosm.prediction import predict
+from paracosm.profiling.durations import constant
 from paracosm.profiling.estimators.roofline import Estimate
 
 X = TensorArgument((2, 3), "float32")

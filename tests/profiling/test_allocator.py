@@ -14,9 +14,9 @@ from paracosm.profiling.allocator import (
     KEPT,
     PINNED,
     keep_memory,
-    new_memory,
     pinned_environ,
 )
+from paracosm.profiling.new_memory import new_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="no glibc here: malloc untested")
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from steps_simulation import Happened, requests_and_ends
 
 from paracosm.profiling.jobs import DOWNLINK, SERVER
-from paracosm.simulation.schedule import Rule
+from paracosm.simulation.rules import Rule
 from paracosm.simulation.system import System, Workload
 
 __all__ = ["Read", "Update", "schedule_literally"]

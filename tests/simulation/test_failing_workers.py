@@ -16,17 +16,12 @@ from test_schedules_of_steps import MB, steps_of
 
 from paracosm.cluster import Link, star
 from paracosm.rng import FailureStream, stream_keys
+from paracosm.simulation.rules import Rule, asgd, backup, softsync, ssgd, ssp
 from paracosm.simulation.schedule import (
     ROWS,
-    Rule,
     Schedule,
-    asgd,
-    backup,
     join_schedules,
     read_schedule,
-    softsync,
-    ssgd,
-    ssp,
     stream_schedule,
 )
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload, cluster_routes

@@ -15,19 +15,8 @@ from hypothesis import strategies as st
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
 from paracosm.files import sealing
-from paracosm.simulation.schedule import (
-    Rule,
-    Schedule,
-    asgd,
-    backup,
-    fedbuff,
-    generate_schedule,
-    read_schedule,
-    rennala,
-    softsync,
-    ssgd,
-    ssp,
-)
+from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, rennala, softsync, ssgd, ssp
+from paracosm.simulation.schedule import Schedule, generate_schedule, read_schedule
 
 SECOND = 10**12
 

@@ -11,18 +11,11 @@ from plain_systems import plain_system
 
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
+from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, rennala, softsync, ssgd, ssp
 from paracosm.simulation.schedule import (
-    Rule,
     Schedule,
-    asgd,
-    backup,
-    fedbuff,
     generate_schedule,
     join_schedules,
-    rennala,
-    softsync,
-    ssgd,
-    ssp,
     stream_schedule,
 )
 from paracosm.simulation.system import (

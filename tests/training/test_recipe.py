@@ -12,7 +12,7 @@ from metric_rows import column
 from paracosm.training.algorithms.registry import ALGORITHMS
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import TrainingResult
-from paracosm.training.train import train
+from paracosm.training.run import train
 
 RECIPE: dict[str, Any] = {
     "lr_schedule": "linear(updates=8, end=0.5)",

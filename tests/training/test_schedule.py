@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from metric_rows import series
 
 from paracosm.training import TrainConfig, TrainingResult, train
-from paracosm.training.train import schedule_rule
+from paracosm.training.run import schedule_rule
 
 
 def both(**arguments: Any) -> tuple[TrainingResult, TrainingResult]:

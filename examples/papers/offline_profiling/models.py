@@ -14,7 +14,7 @@ from plan import MODELS, Plan
 
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.prediction.predict import predict
+from paracosm.prediction.iteration import predict
 from paracosm.profiling import ModelProfile, OpTiming, Profile, Settings, profile_model
 from paracosm.profiling.samples import at_one_speed, usual_probe
 

@@ -18,7 +18,8 @@ from paracosm.network.clock import LAST_INSTANT
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, integer_seed, stream_keys
 from paracosm.simulation.rollback import Block, Checkpoint, Restore, with_rollbacks
-from paracosm.simulation.schedule import Rule, Schedule
+from paracosm.simulation.rules import Rule
+from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.system import System
 from paracosm.training.failures.recovery import FailureCosts
 

@@ -1,11 +1,10 @@
 """A profiled job on a cluster as training uses it: tensors, and endless schedules."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
@@ -17,10 +16,11 @@ from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
 from paracosm.rng import TrainingStream, integer_seed
-from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
+from paracosm.simulation.rules import Rule
+from paracosm.simulation.schedule import ROWS, Schedule, stream_schedule
 from paracosm.simulation.system import System
 from paracosm.units import format_duration
-from paracosm.validation import validated
+from paracosm.validation import given_fields, validated
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and the factor for more when they run out."""
@@ -89,15 +89,6 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
         cluster=wanted.profile_cluster,
         target=target_job(profile, settings, 0).asynchronous(),
     )
-
-
-def given_fields(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields that were set explicitly."""
-    return {
-        name: value
-        for name in names
-        if name in config.model_fields_set and (value := getattr(config, name)) is not None
-    }
 
 
 def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> None:

@@ -26,7 +26,8 @@ from paracosm.planning.scheduled import coupled_config, cut
 from paracosm.planning.successive_halving import Request
 from paracosm.results import TrainingSummary, to_builtin
 from paracosm.simulation.rollback import Block
-from paracosm.simulation.schedule import ROWS, Rule, Schedule
+from paracosm.simulation.rules import Rule
+from paracosm.simulation.schedule import ROWS, Schedule
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.numerics.scheduled import train_on_schedule

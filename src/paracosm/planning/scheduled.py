@@ -13,7 +13,7 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.failures import FailureRecord, Life, failing_schedule, with_lasting_blocks
-from paracosm.planning.job import ProfiledJob, check_model, given_fields, origins, profiled_job
+from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
 from paracosm.planning.train_config import LEARNING, ProfileTrainConfig, StrategyTrainConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
@@ -28,8 +28,8 @@ from paracosm.training.config import TrainConfig
 from paracosm.training.fields import LearningFields
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.record import Metrics, Progress, TrainingResult
-from paracosm.training.train import train
-from paracosm.validation import validated
+from paracosm.training.run import train
+from paracosm.validation import given_fields, validated
 
 ITERATIONS = 256
 """Of a strategy, in a block of its schedule."""

@@ -13,11 +13,10 @@ from paracosm.errors import InputError
 from paracosm.faults.node_failures import FailureFields
 from paracosm.models.data_sets import load_data
 from paracosm.models.shards import ALL
-from paracosm.planning.job import given_fields
 from paracosm.prediction.config import AUTO, PredictConfig
 from paracosm.training.config import WORKERS, SimulatedFields, TrainingFields
 from paracosm.training.fields import ProfiledFields
-from paracosm.validation import validated
+from paracosm.validation import given_fields, validated
 
 LEARNING = (*TrainingFields.model_fields, "topology")
 """Training arguments of a run over a schedule."""

@@ -1,7 +1,19 @@
 """From a graph, a profile database and a cluster to iteration time, throughput and memory."""
 
-from paracosm.prediction.job import predict_job
-from paracosm.prediction.predict import predict
-from paracosm.profiling.durations import constant, find_durations
+from typing import TYPE_CHECKING
 
-__all__ = ["constant", "find_durations", "predict", "predict_job"]
+from paracosm.exports import exported_from
+
+if TYPE_CHECKING:
+    from paracosm.prediction.iteration import predict
+    from paracosm.prediction.job import predict_job
+
+__all__ = ["predict", "predict_job"]
+
+__getattr__ = exported_from(
+    __name__,
+    {
+        "job": ("predict_job",),
+        "iteration": ("predict",),
+    },
+)

@@ -22,7 +22,7 @@ from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.fields import PredictionFields
-from paracosm.prediction.job import check_ranks, parse_ranks
+from paracosm.prediction.timeline_ranks import check_ranks, parse_ranks
 from paracosm.profiling.datasheets import holds_hardware
 from paracosm.quantities import Duration
 

@@ -10,10 +10,10 @@ from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.jobs.strategies.work import NO_INTERFERENCE, OF_GPUS, Interference
 from paracosm.prediction.config import PredictConfig
-from paracosm.profiling.allocator import new_memory
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.links.measure import LinkSettings, measure_links, seconds_per_byte
+from paracosm.profiling.new_memory import new_memory
 from paracosm.profiling.samples import LinkTiming
 from paracosm.units import format_duration, format_size
 

@@ -16,7 +16,7 @@ from paracosm.graphs.summary import fingerprint
 from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.host_costs import find_page_faults
-from paracosm.prediction.predict import Prediction, predict
+from paracosm.prediction.iteration import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.datasheets import (
     NONE,

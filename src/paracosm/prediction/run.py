@@ -15,11 +15,11 @@ from paracosm.jobs.strategies.build import check_changes
 from paracosm.jobs.strategies.work import Replica
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
+from paracosm.prediction.iteration import Prediction, predict, timeline_of
 from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
     predict_job,
-    shown_ranks,
 )
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.config import ThroughputConfig
@@ -31,7 +31,6 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.predict import Prediction, predict, timeline_of
 from paracosm.prediction.replica import (
     Announce,
     Durations,
@@ -42,6 +41,7 @@ from paracosm.prediction.replica import (
 )
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
+from paracosm.prediction.timeline_ranks import shown_ranks
 from paracosm.profiling.datasheets import durations_on
 from paracosm.profiling.durations import choose_environment, environments_in, find_durations
 from paracosm.profiling.environment import Environment

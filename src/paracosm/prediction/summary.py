@@ -10,8 +10,8 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs.graph import PHASES
 from paracosm.graphs.summary import step_of
+from paracosm.prediction.iteration import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.prediction.job import EqualRanks, JobPrediction
-from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow

@@ -1,7 +1,21 @@
 """Asynchronous iterative methods on simulated processors."""
 
-from paracosm.relaxation.config import RelaxConfig
-from paracosm.relaxation.result import RelaxationResult
-from paracosm.relaxation.run import relax, relax_map
+from typing import TYPE_CHECKING
+
+from paracosm.exports import exported_from
+
+if TYPE_CHECKING:
+    from paracosm.relaxation.config import RelaxConfig
+    from paracosm.relaxation.result import RelaxationResult
+    from paracosm.relaxation.run import relax, relax_map
 
 __all__ = ["RelaxConfig", "RelaxationResult", "relax", "relax_map"]
+
+__getattr__ = exported_from(
+    __name__,
+    {
+        "config": ("RelaxConfig",),
+        "result": ("RelaxationResult",),
+        "run": ("relax", "relax_map"),
+    },
+)

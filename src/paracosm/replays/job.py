@@ -368,18 +368,23 @@ def groups_of(
     The k-th collective of a rank in a group meets the k-th of the others. `world` is the number of
     the job's ranks, where the traces say it.
     """
-    found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
-    for rank in sorted(segments):
-        for segment in sorted(segments[rank], key=lambda each: each.begin):
+    traced = tuple(sorted(segments))
+    ranks_of: dict[tuple[Sequence[int], int], tuple[int, ...]] = {}
+    calls_of: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
+    for rank in traced:
+        for segment in sorted(segments[rank], key=lambda segment: segment.begin):
             if not segment.calls or segment.calls[0].is_message:
                 continue
-            ranks = _ranks(segment.calls[0], tuple(sorted(segments)), world, paths[rank])
+            call = segment.calls[0]
+            members = tuple(call.ranks), call.group_size
+            if members not in ranks_of:  # checked once, not for every call of every rank
+                ranks_of[members] = _ranks(call, traced, world, paths[rank])
+            ranks = ranks_of[members]
             if len(ranks) > 1:
-                key = (segment.calls[0].group, ranks)
-                found.setdefault(key, {}).setdefault(rank, []).append(segment)
+                calls_of.setdefault((call.group, ranks), {}).setdefault(rank, []).append(segment)
     groups = [
         Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
-        for (name, ranks), calls in sorted(found.items())
+        for (name, ranks), calls in sorted(calls_of.items())
     ]
     for group in groups:
         _check(group, paths)
@@ -387,22 +392,22 @@ def groups_of(
 
 
 def _ranks(
-    call: Collective, given: tuple[int, ...], world: int | None, path: Path
+    call: Collective, traced: tuple[int, ...], world: int | None, path: Path
 ) -> tuple[int, ...]:
     if call.ranks:
         ranks = tuple(sorted(set(call.ranks)))
     elif call.group_size == 1:
         return ()
-    elif call.group_size in (0, len(given)) and world in (None, len(given)):
-        ranks = given
+    elif call.group_size in (0, len(traced)) and world in (None, len(traced)):
+        ranks = traced
     elif call.group_size in (0, world) and world is not None:
         ranks = tuple(range(world))
     else:
         raise InputError(
             f"{path}: {call.kind} in a group of {call.group_size} ranks that the trace does not "
-            f"name, of {world or len(given)}: which of them meet is unknown"
+            f"name, of {world or len(traced)}: which of them meet is unknown"
         )
-    missing = [rank for rank in ranks if rank not in given]
+    missing = sorted(set(ranks) - set(traced))
     if missing:
         few = ", ".join(map(str, missing[:6])) + (", ..." if len(missing) > 6 else "")
         raise InputError(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from paracosm.network.heaps import NOBODY
 from paracosm.simulation import failures_kernel, versions_kernel
 from paracosm.simulation import schedule_kernel as kernel
 from paracosm.simulation.failures_kernel import FAILURE
+from paracosm.simulation.rules import ANSWERS, Rule, check_rule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import play_on
 from paracosm.simulation.steps_kernel import FAULTY, OVER
@@ -43,65 +44,8 @@ BusyTimes = dict[str, dict[str, float]]
 
 FEWEST_AHEAD = 16
 
-MOST_PUSHES = 10**7
-
-_ANSWERS = ("each", "all", "gathered")
-
 ROWS = {"reads": READ, "updates": UPDATE, "steps": STEP, "failures": FAILURE}
 """The tables of a schedule."""
-
-
-class Rule(NamedTuple):
-    """When gathered gradients become an update, and when a worker continues, without values."""
-
-    pushes: int = 1  # how many gradients make an update
-    # whom a server answers: every push at once; all workers after an update; those whose gradients
-    # went into it
-    answers: Literal["each", "all", "gathered"] = "each"
-    # whether a gradient is dropped if its tensor was updated since it was read
-    drops_late: bool = False
-    # how many gradients a worker may be ahead of the slowest one; None: as many as it can
-    slack: int | None = None
-
-    @property
-    def needs_all(self) -> bool:
-        """Whether every update needs a gradient of every worker."""
-        return self.answers == "all"
-
-
-def asgd() -> Rule:
-    """Asynchronous SGD: every gradient is an update."""
-    return Rule()
-
-
-def ssgd(workers: int) -> Rule:
-    """Synchronous SGD: an update for a gradient of every worker."""
-    return Rule(workers, "all")
-
-
-def ssp(slack: int) -> Rule:
-    """Stale synchronous parallel: nobody is more than `slack` gradients ahead of the slowest."""
-    return Rule(slack=slack)
-
-
-def softsync(workers: int, n: int) -> Rule:
-    """n-softsync: an update for every W / n gradients; nobody waits for it."""
-    return Rule(workers // n)
-
-
-def fedbuff(k: int) -> Rule:
-    """Buffered asynchronous aggregation: an update for every k gradients; nobody waits for it."""
-    return Rule(k)
-
-
-def backup(workers: int, b: int) -> Rule:
-    """Synchronous SGD with b backup workers: the first W - b gradients count, late ones do not."""
-    return Rule(workers - b, "gathered", drops_late=True)
-
-
-def rennala(gradients: int) -> Rule:
-    """An update for every so many fresh gradients; older ones do not count, nobody waits."""
-    return Rule(gradients, drops_late=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +150,7 @@ def generate_schedule(
             impossible, or for another number of workers.
     """
     workers = len(cluster.workers)
-    _check_rule(rule, workers)
+    check_rule(rule, workers)
     routes = cluster_routes(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
     durations = np.stack([_take(ahead, source) for source in compute_times])
@@ -282,7 +226,7 @@ def stream_schedule(
         ValueError: a step updates a tensor before it has read it, or by several ops; workers fail
             of which the rule needs every one; what `simulate` raises.
     """
-    _check_rule(rule, system.workers)
+    check_rule(rule, system.workers)
     # how many workers a step that is simulated op by op does not wait for
     backup = None if rule.answers == "each" else system.workers - rule.pushes
     if rule.needs_all and len(system.failure_keys):
@@ -321,20 +265,6 @@ def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
         tensors=parts[-1].tensors,
         failures=np.concatenate([part.failures for part in parts]),
     )
-
-
-def _check_rule(rule: Rule, workers: int) -> None:
-    """Raise InputError unless a rule, which may be of a user's own algorithm, is possible."""
-    counts = (rule.pushes, 0 if rule.slack is None else rule.slack, rule.drops_late)
-    if not all(isinstance(count, int) for count in counts):
-        raise InputError(f"{rule}: pushes and slack are whole numbers, drops_late True or False")
-    if not 1 <= rule.pushes <= MOST_PUSHES or counts[1] < 0:
-        raise InputError(f"{rule}: pushes is 1 to {MOST_PUSHES:,}, slack 0 or more")
-    if rule.answers not in _ANSWERS:
-        raise InputError(f"{rule}: answers is one of {', '.join(_ANSWERS)}")
-    is_short = rule.answers == "all" and rule.pushes < workers
-    if rule.answers != "each" and (rule.pushes > workers or is_short):
-        raise InputError(f"{rule}: waits for {rule.pushes} of other than {workers} workers")
 
 
 def _versions(
@@ -391,7 +321,7 @@ def _plan(
     demand = size * records["factor"] + records["held"]
     demand = np.where(records["is_flow"], demand, np.rint(demand))
     heap: Any = np.zeros(count + workers, kernel.EVENT)
-    answers = _ANSWERS.index(rule.answers)
+    answers = ANSWERS.index(rule.answers)
     slack = NOBODY if rule.slack is None else min(rule.slack, updates)
     counts = np.zeros(9, np.int64)
     counts[kernel.HUNGRY] = NOBODY

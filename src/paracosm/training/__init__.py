@@ -3,11 +3,16 @@
 Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect".
 """
 
-from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.config import ScheduleTrainConfig, TrainConfig
-from paracosm.training.record import Metrics, TrainingResult
-from paracosm.training.server import ParameterServer
-from paracosm.training.train import train
+from typing import TYPE_CHECKING
+
+from paracosm.exports import exported_from
+
+if TYPE_CHECKING:
+    from paracosm.training.algorithms.algorithm import Algorithm
+    from paracosm.training.config import ScheduleTrainConfig, TrainConfig
+    from paracosm.training.record import Metrics, TrainingResult
+    from paracosm.training.run import train
+    from paracosm.training.server import ParameterServer
 
 __all__ = [
     "Algorithm",
@@ -18,3 +23,14 @@ __all__ = [
     "TrainingResult",
     "train",
 ]
+
+__getattr__ = exported_from(
+    __name__,
+    {
+        "algorithms.algorithm": ("Algorithm",),
+        "config": ("ScheduleTrainConfig", "TrainConfig"),
+        "record": ("Metrics", "TrainingResult"),
+        "server": ("ParameterServer",),
+        "run": ("train",),
+    },
+)

@@ -9,7 +9,7 @@ import pytest
 from hand_made_jobs import MS, data_parallel, two_stages
 
 from paracosm.errors import InputError
-from paracosm.prediction.job import MOST, parse_ranks, shown_ranks
+from paracosm.prediction.timeline_ranks import MOST, parse_ranks, shown_ranks
 from paracosm.simulation import replay_job
 from paracosm.simulation.breakdown import job_timeline
 from paracosm.timeline.perfetto import write_trace

@@ -13,18 +13,8 @@ from plain_systems import plain_system
 from random_workloads import Case, cases, whole_numbers
 from steps_schedule import schedule_literally
 
-from paracosm.simulation.schedule import (
-    Rule,
-    Schedule,
-    asgd,
-    backup,
-    fedbuff,
-    join_schedules,
-    softsync,
-    ssgd,
-    ssp,
-    stream_schedule,
-)
+from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, softsync, ssgd, ssp
+from paracosm.simulation.schedule import Schedule, join_schedules, stream_schedule
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload
 

@@ -17,7 +17,7 @@ from quadratic import LR, run
 from paracosm.errors import InputError
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.train import train
+from paracosm.training.run import train
 
 
 def end(**arguments: Any) -> float:

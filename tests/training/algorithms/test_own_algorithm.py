@@ -19,7 +19,7 @@ from paracosm.planning.config import PlanConfig
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import TrainingResult
-from paracosm.training.train import train
+from paracosm.training.run import train
 
 EXAMPLE = "examples/own_algorithm/warm_start.py:WarmStart"
 ROOT = Path(__file__).parents[3]

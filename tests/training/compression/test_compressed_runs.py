@@ -24,7 +24,7 @@ from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.numerics.store import Gradient, Numerics
 from paracosm.training.record import TrainingResult
-from paracosm.training.train import schedule_rule, train
+from paracosm.training.run import schedule_rule, train
 
 LR = 0.25
 SIZE = 54 * 4  # bytes of the valley's parameters

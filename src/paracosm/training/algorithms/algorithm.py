@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PositiveInt
 from paracosm.errors import InputError
 from paracosm.factory import named_function, reference_to
 from paracosm.models.optimizers import Optimizer
-from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.simulation.rules import Rule as ScheduleRule
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named
 from paracosm.training.numerics.store import Direction, Rule

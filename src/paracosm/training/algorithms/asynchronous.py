@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule as ScheduleRule
-from paracosm.simulation.schedule import asgd, rennala, softsync, ssp
+from paracosm.simulation.rules import Rule as ScheduleRule
+from paracosm.simulation.rules import asgd, rennala, softsync, ssp
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures.recovery import Recovery
 from paracosm.training.named import at_least, below_1

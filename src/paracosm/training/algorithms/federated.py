@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from paracosm.errors import InputError
 from paracosm.factory import is_reference, named_function
 from paracosm.models.optimizers import Optimizer
-from paracosm.simulation.schedule import Rule as ScheduleRule
-from paracosm.simulation.schedule import asgd, fedbuff
+from paracosm.simulation.rules import Rule as ScheduleRule
+from paracosm.simulation.rules import asgd, fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.asynchronous import ASGD
 from paracosm.training.failures.recovery import Recovery

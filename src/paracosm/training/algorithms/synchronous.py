@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.models.optimizers import Optimizer
-from paracosm.simulation.schedule import Rule as ScheduleRule
-from paracosm.simulation.schedule import asgd, backup, ssgd
+from paracosm.simulation.rules import Rule as ScheduleRule
+from paracosm.simulation.rules import asgd, backup, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.averaging import check_own_optimizer
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery

@@ -13,7 +13,8 @@ from paracosm.errors import InputError
 from paracosm.models.shards import ALL
 from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
-from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
+from paracosm.simulation.rules import Rule
+from paracosm.simulation.schedule import Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import Recorded
