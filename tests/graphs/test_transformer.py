@@ -409,6 +409,7 @@ def test_float8_takes_a_byte_a_number_and_casts() -> None:
     names = Counter(op.name for op in np.array(cast.ops)[cast.op])
     assert names["aten._scaled_mm.default"] == 2 * 7 * 3  # layers, matrices, products of each
     assert names["float8.cast"] == 2 * (4 + 7 + 4)  # inputs, gradients, inputs once more
+    assert names["float8.transpose"] == 2 * 7  # weights
     assert cast.flops.sum() == plain.flops.sum()
     assert gradients(cast) == gradients(plain)
 
@@ -430,7 +431,10 @@ def test_what_casts_read_and_write_depends_on_how_numbers_are_scaled() -> None:
     # Read to find the largest, read, written in a byte; for the gradient of weights once more.
     tensorwise = 2 * 2.5 * (norms + others) + 3 * gradients_
     assert bytes_cast("tensorwise") == layers * tensorwise
-    assert bytes_cast("rowwise") == layers * (2 * 1.5 * (norms + others) + 3 * gradients_)
+    # By rows: read, written in a byte; by columns copied first. Weights as inputs are.
+    weights = 2 * width * (width + 2 * keys + width + 3 * inner)
+    rowwise = (1.5 + 3.5) * (norms + others + weights) + 4 * gradients_
+    assert bytes_cast("rowwise") == layers * rowwise
     # Read once, written in both layouts; what norms make, in place of what they would write.
     assert bytes_cast("blockwise") == layers * 2 * (norms + others + gradients_)
     assert bytes_cast("delayed") == layers * 2 * (others + gradients_)

@@ -23,6 +23,7 @@ from paracosm.graphs.transformer.steps import (
     activation,
     adapter,
     cast,
+    cast_weights,
     for_weights,
     gather,
     linear,
@@ -106,6 +107,7 @@ def _queries(share: Share) -> Iterator[Step]:
     for number, (place, columns) in enumerate(sizes):
         if share.split.float8 and not number:
             yield from cast(share, place, share.stream, after_norm=True)
+        yield from cast_weights(share, place, columns * share.model.width)
         op = product(share.tokens, columns, share.model.width, float8=share.split.float8)
         kept = HALF * share.tokens * columns
         user = "attention.scores" if share.model.recipe == "megatron" else "attention.core"
@@ -172,6 +174,7 @@ def _perceptron(share: Share) -> Iterator[Step]:
     for number, place in enumerate(ways):
         if share.split.float8 and not number:
             yield from cast(share, place, share.stream, after_norm=True)
+        yield from cast_weights(share, place, inner * model.width)
         op = product(share.tokens, inner, model.width, float8=share.split.float8)
         yield Step(place, op, ((size, "mlp.gelu"),))
     yield Step("mlp.gelu", activation(share, size), for_weights(share, size, "mlp.down"))

@@ -39,24 +39,47 @@ def reduced(share: Share, place: str) -> Iterator[Step]:
 
 
 def cast(
-    share: Share, place: str, size: int, layouts: int = 1, *, after_norm: bool = False
+    share: Share,
+    place: str,
+    size: int,
+    *,
+    rows: bool = True,
+    columns: bool = False,
+    after_norm: bool = False,
 ) -> Iterator[Step]:
-    """Yield what writes a tensor of `size` bytes in float8, in so many layouts.
+    """Yield what writes a tensor of `size` bytes in float8, by rows, by columns, or both.
 
+    Products take their second operand by columns: the gradient of weights takes both operands so.
     Scaled by the largest of the tensor, it is read to find that, and read again to be written, once
-    for each layout (torchao); by that of a row, read once for each layout, whose rows are others.
-    Transformer Engine reads it once and writes both layouts; scaled by earlier steps, the norm
-    before writes them itself ("LayerNormLinear"), so that they are written in place of the tensor.
-    One layout is enough where weights are frozen.
+    for each layout. Scaled by that of each row, the tensor is first copied with rows and columns
+    exchanged where columns are needed (torchao, testing/training/roofline_utils.py,
+    `get_tensor_memory_traffic_ovhd_s`). Transformer Engine reads it once and writes both layouts;
+    scaled by earlier steps, the norm before writes them itself ("LayerNormLinear"), so that they
+    are written in place of the tensor. One layout is enough where weights are frozen.
     """
-    scaling = share.split.float8
+    scaling, layouts = share.split.float8, rows + columns
     if scaling == "delayed" and after_norm:
         return
+    read = size
     if share.casts_once:
-        read, layouts = size, 1 if share.model.adapter else 2
-    else:
-        read = 2 * size if scaling == "tensorwise" else layouts * size
-    yield Step(place, streaming("float8.cast", read, layouts * size // HALF))
+        layouts = 1 if share.model.adapter else 2
+    elif scaling == "tensorwise" or columns:
+        read = 2 * size
+    copied = size if scaling == "rowwise" and columns else 0
+    yield Step(place, streaming("float8.cast", read, copied + layouts * size // HALF))
+
+
+def cast_weights(share: Share, place: str, count: int, *, backward: bool = False) -> Iterator[Step]:
+    """Yield what writes so many weights in float8 in each pass, with torchao.
+
+    Those scaled by rows are cast where they are used, in the backward pass by columns. Those scaled
+    by the largest of the tensor have been gathered in float8, and are copied by columns.
+    Transformer Engine casts once an update, not counted here.
+    """
+    if share.split.float8 == "rowwise":
+        yield from cast(share, place, HALF * count, rows=not backward, columns=backward)
+    elif share.split.float8 == "tensorwise" and backward:
+        yield Step(place, streaming("float8.transpose", count, count))
 
 
 def linear(share: Share, place: str, whole: int) -> Iterator[Step]:
@@ -64,6 +87,7 @@ def linear(share: Share, place: str, whole: int) -> Iterator[Step]:
     inner = -(-whole // share.split.tensor)
     if share.split.float8:
         yield from cast(share, place, HALF * share.tokens * inner)
+        yield from cast_weights(share, place, share.model.width * inner)
     op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
     if place in ADAPTED:
         yield from adapter(share, place, share.model.width, inner)
@@ -104,8 +128,9 @@ def linear_backward(
         float8 = ""
     weights = max(groups, 1) * outputs * inputs
     if float8:
-        layouts = 1 if model.adapter else 2
-        yield from cast(share, place, HALF * tokens * outputs, layouts=layouts)
+        yield from cast(share, place, HALF * tokens * outputs, columns=not model.adapter)
+        if not groups:
+            yield from cast_weights(share, place, weights, backward=True)
     if groups:
         yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8))
     else:
@@ -122,7 +147,7 @@ def linear_backward(
         return Step(place, op, gradient=gradient, of_weights=True)
 
     if float8 and first and not share.casts_once:
-        for step in cast(share, place, HALF * tokens * inputs):
+        for step in cast(share, place, HALF * tokens * inputs, rows=False, columns=True):
             yield of_weights(step.op)
     biases = max(groups, 1) * outputs if model.bias and place != "mlp.router" else 0
     gradient = size * (weights + biases)
