@@ -19,10 +19,14 @@ from paracosm.graphs.transformer.share import Share
 
 
 def gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
-    """Yield the gather of a sequence-parallel input; `again` for gradients of weights."""
+    """Yield the gather of a sequence-parallel input; `again` for gradients of weights.
+
+    A product that follows overlaps it with `async_tp`, unless it multiplies numbers scaled by rows,
+    for which PyTorch has no such kernel (github.com/pytorch/pytorch/issues/149990).
+    """
     if share.split.tensor > 1 and share.split.sequence:
         size = share.stream // (2 if share.split.float8 in ("tensorwise", "delayed") else 1)
-        overlaps = again or share.split.overlap
+        overlaps = again or (share.split.overlap and share.split.float8 != "rowwise")
         yield Step(place, all_gather(size, share.split.tensor), overlaps=overlaps)
 
 
