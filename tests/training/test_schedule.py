@@ -130,3 +130,14 @@ def test_workers_that_need_more_compute_times_than_others_get_them(tmp_path: Pat
 def test_what_no_rule_can_say_is_left_to_the_engine(arguments: dict[str, Any]) -> None:
     config = TrainConfig.model_validate({"timing_only": True, **arguments})
     assert schedule_rule(config, config.resolve_cluster()) is None
+
+
+@pytest.mark.parametrize(("updates", "has_timeline"), [(16_000, True), (17_000, False)])
+def test_timelines_that_nobody_asked_for_hold_up_no_schedule(
+    updates: int, has_timeline: bool
+) -> None:
+    config = TrainConfig.model_validate(
+        {"algorithm": "asgd", "workers": 2, "updates": updates, "timing_only": True}
+        | {"compute": "20ms"}
+    )
+    assert (train(config, 0).timeline is not None) is has_timeline

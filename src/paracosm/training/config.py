@@ -280,7 +280,7 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
     # What is really computed, and what is recorded.
     timing_only: bool = Field(False, description="no gradients, only schedule and staleness")
     timeline: bool | None = Field(
-        None, description="record every span (default: up to a million of them)"
+        None, description="record every span (default: up to a million; with timing only, 100,000)"
     )
 
     @model_validator(mode="after")

@@ -27,7 +27,8 @@ from paracosm.training.numerics.store import Numerics
 from paracosm.training.record import Metrics, Progress, TrainingResult, play_to_end, summarise
 
 _SPANS_PER_GRADIENT = 6
-_MOST_SPANS = 1_000_000
+_MOST_SPANS, _MOST_SPANS_OF_TIMING = 1_000_000, 100_000
+"""Spans up to which runs have a timeline by default, and those that need no engine otherwise."""
 
 
 def train(
@@ -195,7 +196,9 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     gradients: float = config.most_updates * config.algorithm.gradients_per_update(workers)
     if config.until_time is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until_time / compute.mean())
-    return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
+    is_generated = schedule_rule(config, cluster) is not None  # in a fraction of the time
+    most = _MOST_SPANS_OF_TIMING if is_generated else _MOST_SPANS
+    return gradients * _SPANS_PER_GRADIENT <= most
 
 
 def _durations(config: TrainConfig, cluster: Cluster, numerics: Numerics) -> dict[str, str]:
