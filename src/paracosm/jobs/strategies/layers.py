@@ -348,7 +348,8 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     "selective": all but attention and the first, third, ... matrix product (torchtitan,
     `activation_checkpoint.selective_ac_option = "op"`). "except-products": all but matrix products
     and what ranks that share layers gather and sum (JAX's `dots_with_no_batch_dims_saveable`,
-    MaxText's `minimal`). "attention": from the scores up to the product with the values.
+    MaxText's `minimal`). "elementwise": all but these and attention (MaxText's
+    `minimal_with_context`). "attention": from the scores up to the product with the values.
     """
     names = [_plain(op.name) for op in graph.ops]
 
@@ -367,6 +368,9 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
         kept = (*PRODUCTS, "_scaled_mm", "_grouped_mm", *EXCHANGES)
         return [row for row in nodes if names[graph.op[row]] not in kept]
 
+    def elementwise(nodes: Sequence[int]) -> list[int]:
+        return [row for row in except_products(nodes) if ATTENTION not in names[graph.op[row]]]
+
     def attention(nodes: Sequence[int]) -> list[int]:
         drops = [row for row in nodes if names[graph.op[row]] == "native_dropout"]
         within = [row for row in drops if "attention" in graph.names[graph.name[row]]]
@@ -376,6 +380,7 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     return {
         "selective": selective,
         "except-products": except_products,
+        "elementwise": elementwise,
         "attention": attention,
     }[kind]
 

@@ -346,12 +346,14 @@ RECOMPUTED: dict[str, bool | str] = {
     "yes": True,
     "selective": "selective",
     "except-products": "except-products",
+    "elementwise": "elementwise",
     "attention": "attention",
 }
 """What is computed again: nothing; each layer; all of it but attention and every second matrix
 product, as PyTorch's selective checkpointing does in torchtitan; all of it but matrix products, as
-MaxText's policy "minimal" does; what is between the projections of an attention that writes its
-scores, as Megatron's does (Korthikanti et al. 2022, section 5)."""
+MaxText's policy "minimal" does; neither these nor attention, as with "minimal_with_context"; what
+is between the projections of an attention that writes its scores, as Megatron's does (Korthikanti
+et al. 2022, section 5)."""
 
 NAMES: dict[str, dict[str, Any]] = {
     "single": {},
