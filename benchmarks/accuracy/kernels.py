@@ -3,12 +3,12 @@
     python benchmarks/accuracy/kernels.py [FOLDER] [--write FILE]
 
 FOLDER has `attention.csv` and `gemm.csv`, each row with its source; without it, the folder `stacks`
-of the one that PARACOSM_DATA names. Attention on AMD is in `attention_of_amd.csv`, beside this
-file. The forms are those of `paracosm.cluster.hardware.kernels`: a
-kernel of attention has a rate for each device and width of a head, and numbers that all devices
-share, for the backward pass, a causal mask and short sequences; products have a rate for each
-device and type of number. No whole training step sets any of them. `--write` writes the table that
-is part of the package, `src/paracosm/cluster/hardware/kernels.yaml`.
+of the one that PARACOSM_DATA names. Attention on AMD is in `attention_of_amd.csv`, and more
+products in `gemm_added.csv`, beside this file. The forms are those of
+`paracosm.cluster.hardware.kernels`: a kernel of attention has a rate for each device and width of a
+head, and numbers that all devices share, for the backward pass, a causal mask and short sequences;
+products have a rate for each device and type of number. No whole training step sets any of them.
+`--write` writes the table that is part of the package, `paracosm/cluster/hardware/kernels.yaml`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from paracosm.cluster.hardware.kernels import (
 )
 from paracosm.errors import InputError
 
+ADDED = Path(__file__).with_name("gemm_added.csv")
 OF_AMD = Path(__file__).with_name("attention_of_amd.csv")
 OUTLIER = 0.05  # of a logarithm, from which on a residual counts less than its square
 LEVEL = 0.9
@@ -85,12 +86,14 @@ DEVICES = {
     "NVIDIA H200 SXM": "h200-sxm",
     "NVIDIA GH200 SXM": "gh200",
     "B200": "b200-sxm",
+    "B200 750 W": "b200-sxm-750w",
     "B200 (peak taken as 2500)": "b200-sxm",
     "B200 (sm100; not named)": "b200-sxm",
     "NVIDIA B200 SXM": "b200-sxm",
     "B300-SXM6": "b300-sxm",
     "NVIDIA B300 SXM": "b300-sxm",
     "NVIDIA GB200 SXM": "gb200",
+    "GB300": "gb300",
     "AMD MI300X": "mi300x",
     "AMD MI325X": "mi325x",
     "AMD MI355X": "mi355x",
@@ -105,6 +108,7 @@ LINEAR = "linear fwd+bwd (3 gemms and casts)"
 STREAMED = 0.83  # of the bandwidth, by element-wise ops (efficiencies.yaml, an H100)
 FEWEST_ROWS = 256  # of a product in training: fewer are those of inference
 FEWEST_OF_TPU = 4096  # of one that says nothing of a launch, which is another thing on a TPU
+OLDER = 1.02
 BEST = "matmul, best shape found (MAMF)"
 
 
@@ -136,7 +140,7 @@ def main() -> int:
     try:
         timed = [*read_attention(folder / "attention.csv"), *read_attention(OF_AMD)]
         attention = fitted_attention(timed)
-        products = fitted_products(read_products(folder / "gemm.csv"))
+        products = fitted_products([*read_products(folder / "gemm.csv"), *read_products(ADDED)])
     except InputError as error:
         print(error)
         return 2
@@ -404,7 +408,9 @@ def fitted_products(samples: Sequence[Sample]) -> dict[str, ProductKernel]:
         for each in samples
         if each.best
     }
+    # A best clearly below what is usual is of older software, and says nothing of shares.
     shares = {place: rates[place] / best[place] for place in best if place in rates}
+    shares = {place: share for place, share in shares.items() if share < OLDER}
     rates |= {
         place: rate * _share(place, shares) for place, rate in best.items() if place not in rates
     }

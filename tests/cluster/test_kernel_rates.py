@@ -74,15 +74,18 @@ def test_attention_that_nobody_timed_follows_the_products_of_the_device() -> Non
     assert far == (pytest.approx(0.1 + 2 * math.log(1.2)), "other devices")
 
 
-@pytest.mark.parametrize(("power", "slower"), [(500, 0.5**0.65), (1000, 1.0)])
-def test_products_are_slower_where_a_device_may_draw_less(power: float, slower: float) -> None:
-    name, b200 = device("b200-sxm")
-    other = b200.model_copy(update={"power": power})
+@pytest.mark.parametrize(
+    ("power", "nearest"), [(500, "b200-sxm-750w"), (750, "b200-sxm-750w"), (1000, "b200-sxm")]
+)
+def test_products_are_slower_where_a_device_may_draw_less(power: float, nearest: str) -> None:
+    _, b200 = device("b200-sxm")
     kernel = load_kernels().products["bfloat16"]
     sizes, bytes_moved = (1, 16384, 16384, 16384), {"read": 0.0, "written": 0.0}
-    known = product_seconds(kernel, (name, b200), sizes, **bytes_moved) - kernel.fixed
-    limited = product_seconds(kernel, ("of mine", other), sizes, **bytes_moved) - kernel.fixed
-    assert known / limited == pytest.approx(slower)
+    known = product_seconds(kernel, device(nearest), sizes, **bytes_moved) - kernel.fixed
+    other = "of mine", b200.model_copy(update={"power": power})
+    limited = product_seconds(kernel, other, sizes, **bytes_moved) - kernel.fixed
+    less = power / (device(nearest)[1].power or math.nan)
+    assert known / limited == pytest.approx(less**0.65)
 
 
 def test_a_product_waits_for_its_last_wave_of_tiles_and_for_what_it_writes() -> None:

@@ -49,7 +49,8 @@ its peak is reckoned (Jouppi et al., "TPU v4", ISCA 2023, table 4: 1,050 MHz x 2
 OF_POWER = 0.65
 """Exponent by which the rate of products falls with the power limit. H100 of 700, 500 and 350 W
 reach 756, 593 and 520 Tflop/s (the last for as many multiprocessors; `kernels.yaml`): exponents of
-0.72 and 0.54. Above 700 W the rate hardly grows: a GH200 of 1,000 W reaches 788."""
+0.72 and 0.54. Above 700 W the rate hardly grows: a GH200 of 1,000 W reaches 788.
+B200 of 750 W and GB300 of 1,400 W reach 1,197 and 1,896: 0.74."""
 
 UNMEASURED = math.log(1.2)
 """Half-width of the interval (of the logarithm) that is added for a device of a family of which
