@@ -25,6 +25,13 @@ def test_attention_depends_on_the_stack_and_the_device() -> None:
     assert find_stack("pytorch-compile").attention_on(h100) is kernels["flash-2"]
 
 
+def test_software_that_runs_alike_is_one_stack_by_several_names() -> None:
+    assert find_stack("torchtitan") is find_stack("litgpt") is find_stack("pytorch-compile")
+    assert find_stack("nemo-2024") is find_stack("megatron-te")
+    names = [name for stack in load_stacks().values() for name in stack.also]
+    assert len(names) == len({*names}) and not {*names} & {*load_stacks()}
+
+
 def test_a_name_that_is_no_stack_is_refused_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r'stack: .*did you mean "megatron-te"'):
         find_stack("megatron-et")

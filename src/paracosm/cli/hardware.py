@@ -153,6 +153,8 @@ def stacks(json: Json = False) -> int:
         say("")
         for name, stack in known.items():
             say(f"{name}: {stack.title}. Source: {stack.source}")
+            for other, source in stack.also.items():
+                say(f"{other}: the same as {name}. Source: {source}")
 
     content = {name: stack.model_dump(mode="json") for name, stack in known.items()}
     show_result(content, json, False, show)

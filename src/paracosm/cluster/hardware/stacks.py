@@ -48,6 +48,9 @@ class Stack(BaseModel):
         description="whether what products and attention reach is from whole iterations of it "
         "where its devices have such efficiencies",
     )
+    also: dict[str, str] = Field(
+        {}, description="other names of it: software that runs as it does, by what says so"
+    )
     source: str = Field(min_length=1, max_length=800, description="what says so")
 
     @model_validator(mode="after")
@@ -97,15 +100,16 @@ def products_of(dtype: str, scaling: str, device: Device) -> ProductKernel | Non
 
 
 def find_stack(name: str) -> Stack:
-    """Return the stack of a name.
+    """Return the stack of a name, or of software that runs as it does.
 
     Raises:
         InputError: a name that is unknown, with the nearest.
     """
     stacks = load_stacks()
-    if name not in stacks:
-        raise InputError(f"stack: {unknown('stack', name, stacks)}")
-    return stacks[name]
+    others = {other: stack for stack in stacks.values() for other in stack.also}
+    if name not in stacks | others:
+        raise InputError(f"stack: {unknown('stack', name, stacks | others)}")
+    return (stacks | others)[name]
 
 
 @cache
