@@ -29,7 +29,8 @@ def test_software_that_runs_alike_is_one_stack_by_several_names() -> None:
     assert find_stack("torchtitan") is find_stack("litgpt") is find_stack("pytorch-compile")
     assert find_stack("nemo-2024") is find_stack("megatron-te")
     names = [name for stack in load_stacks().values() for name in stack.also]
-    assert len(names) == len({*names}) and not {*names} & {*load_stacks()}
+    assert len(names) == len({*names})
+    assert not {*names} & {*load_stacks()}
 
 
 def test_a_name_that_is_no_stack_is_refused_with_the_nearest() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paracosm.cluster.hardware import find_hardware
+from paracosm.cluster.hardware.kernels import load_kernels
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op, TensorArgument, encode_arguments
@@ -115,19 +116,22 @@ def test_a_tpu_is_driven_by_a_host_as_a_gpu_is() -> None:
 
 
 def test_a_tpu_keeps_its_clock_and_a_gpu_does_not() -> None:
-    """A product of 8192^3 at the rate of v6e in kernels.yaml, 885.2 Tflop/s, and of H100 at 0.9."""
+    """A product of 8192^3 at the rate of v6e in kernels.yaml, and of H100 at 0.9 of it."""
+    table = load_kernels().products["bfloat16"]
+    assert table.rates["h100-sxm"] == pytest.approx(756, rel=0.01)
     op = product(8192, 8192, 8192)
     graph = build_graph(
         [Node(0, op, "h.0.mlp.up", "forward")], provenance={"source": "published sizes"}
     )
     computing, written = 2 * 8192**3, 2 * 8192**2
     for name, rate, bandwidth in (
-        ("tpu-v6e", 885.2e12, 1640e9),
-        ("h100-sxm", 0.9 * 756.0e12 * 2048 / (16 * 132), 3350e9),  # 2,048 tiles in 16 waves
+        ("tpu-v6e", table.rates["tpu-v6e"] * 1e12, 1640e9),
+        # 2,048 tiles in 16 waves
+        ("h100-sxm", 0.9 * table.rates["h100-sxm"] * 1e12 * 2048 / (16 * 132), 3350e9),
     ):
         (duration,) = durations_on(graph, find_hardware(name))
         assert duration is not None
-        expected = 4.8e-6 + computing / rate + written / bandwidth
+        expected = table.fixed + computing / rate + written / bandwidth
         assert duration.duration == pytest.approx(expected, rel=1e-6)
 
 

@@ -105,11 +105,11 @@ def find_stack(name: str) -> Stack:
     Raises:
         InputError: a name that is unknown, with the nearest.
     """
-    stacks = load_stacks()
-    others = {other: stack for stack in stacks.values() for other in stack.also}
-    if name not in stacks | others:
-        raise InputError(f"stack: {unknown('stack', name, stacks | others)}")
-    return (stacks | others)[name]
+    stacks = dict(load_stacks())
+    stacks |= {other: stack for stack in load_stacks().values() for other in stack.also}
+    if name not in stacks:
+        raise InputError(f"stack: {unknown('stack', name, stacks)}")
+    return stacks[name]
 
 
 @cache
