@@ -44,6 +44,7 @@ TEXTS = {
     "order.txt": "\n".join(f"pull/layers.{n}.{w}" for n in (0, 2) for w in ("weight", "bias")),
     "availability.csv": "client,begin,end\n"
     + "".join(f"{client},0s,{client + 1}h\n" for client in range(9)),
+    "weights.csv": "0.75,0.25\n0.25,0.75\n",
     "datasheet.yaml": "devices: {mine: {title: Mine, source: here, peak_tflops: {float32: 10, "
     "float16: 20}, memory: 16GiB, memory_bandwidth: 500GB/s, node: box}}\n"
     "nodes: {box: {title: Box, source: here, devices: [mine], count: 1, outer: wire}}\n"

@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from paracosm.training.config import ScheduleTrainConfig, TrainConfig
     from paracosm.training.record import Metrics, TrainingResult
     from paracosm.training.run import train
+    from paracosm.training.run_state import Topology
     from paracosm.training.server import ParameterServer
+    from paracosm.training.worker import TrainingWorker
 
 __all__ = [
     "Algorithm",
     "Metrics",
     "ParameterServer",
     "ScheduleTrainConfig",
+    "Topology",
     "TrainConfig",
     "TrainingResult",
+    "TrainingWorker",
     "train",
 ]
 
@@ -32,5 +36,7 @@ __getattr__ = exported_from(
         "record": ("Metrics", "TrainingResult"),
         "server": ("ParameterServer",),
         "run": ("train",),
+        "run_state": ("Topology",),
+        "worker": ("TrainingWorker",),
     },
 )

@@ -92,6 +92,21 @@ def test_the_example_is_synchronous_first_and_asynchronous_then(
     assert column(run(f"{EXAMPLE}(0)"), "minibatch_loss") == column(run("asgd"), "minibatch_loss")
 
 
+def test_the_example_without_a_server_is_ad_psgd_that_asks_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sent = {}
+    for period in (1, 5):
+        asked = f"examples/own_algorithm/lazy_gossip.py:LazyGossip(period={period})"
+        result = run(asked, updates=400, latency="1ms", bandwidth="1Gbit/s")
+        sent[period] = result.summary.bytes_sent
+        if period == 1:
+            other = run("ad-psgd", updates=400, latency="1ms", bandwidth="1Gbit/s")
+            assert column(result, "minibatch_loss") == column(other, "minibatch_loss")
+    assert sent[5] == pytest.approx(sent[1] / 5, rel=0.1)
+
+
 def test_one_that_only_weighs_is_staleness_aware(folder: Path) -> None:
     """With two workers every gradient but the first is one update old."""
     ours = run("rules.py:Forgetful(rate=0.25)", workers=2, compute="1s")
