@@ -538,7 +538,7 @@ for algorithm, lookahead in [("asgd", "off"), ("asgd", "vmap"), ("backup-workers
     )
     result = train(config, seed=7)
     rows = [(row.node, row.name, row.value, row.step, row.virtual_time)
-            for row in all_rows(result)]
+            for row in result.metrics.rows]
     digest = hashlib.sha256(repr((list(result.timeline.spans), rows)).encode()).hexdigest()
     print(algorithm, lookahead, digest)
 """
