@@ -89,6 +89,21 @@ def test_staleness_is_told_by_how_fast_clients_are(tmp_path: Path) -> None:
     assert axis["type"] == "linear"
 
 
+@pytest.mark.parametrize("metric", ["client_accuracy", "client_loss"])
+def test_clients_are_shown_from_the_worst_on(metric: str, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "fedavg", "clients": 11}})
+    values = [0.5, 0.9, 0.1, 0.7, 0.3, 1.0, 0.8, 0.6, 0.4, 0.2, 0.9]
+    for client, value in enumerate(values):
+        folder.metric(1, 1, "client", metric, value, client)
+    folder.finish({"status": "done", "virtual_time": 1.0})
+    figure = figures_of(page_of(tmp_path, RunFolder.open(folder.path)))["client_quality"]
+    curve, worst = figure["data"][:2]
+    is_accuracy = metric == "client_accuracy"
+    assert curve["y"] == pytest.approx(sorted(values, reverse=not is_accuracy))
+    assert curve["x"] == pytest.approx([(place + 1) / 11 for place in range(11)], rel=1e-5)
+    assert worst["y"] == pytest.approx([0.15 if is_accuracy else 0.95])  # of two of eleven
+
+
 def test_whoever_comes_last_in_a_round_is_who_the_others_wait_for(tmp_path: Path) -> None:
     """Client 5 is last in the first and third round of three: 4 + 3 s, then 1 + 2 s; 6 in the
     second, 1 + 1 s. Nobody waits for the answer of the fourth, to one worker alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping
@@ -59,6 +60,14 @@ for _ in range(4):
 dist.destroy_process_group()
 """
 
+LEAF = json.dumps(
+    {
+        "users": ["a", "b"],
+        "num_samples": [2, 1],
+        "user_data": {"a": {"x": [[0, 1], [1, 0]], "y": [0, 1]}, "b": {"x": [[1, 1]], "y": [1]}},
+    }
+)
+
 RUNS = {
     "run": "train --timing-only --updates 20 --timeline",
     "scheduled": "train --timing-only --updates 20 --workers 2 --no-timeline",
@@ -84,6 +93,11 @@ def sound_files(folder: Path) -> dict[str, Path]:
     files["script"].write_text(SCRIPT)
     files["vector"] = folder / "vector.npy"
     np.save(files["vector"], np.ones(900))
+    files["ids"], files["leaf"] = folder / "ids.npy", folder / "leaf"
+    np.save(files["ids"], np.arange(1437) % 2)  # of the digits
+    for part in ("train", "test"):
+        (files["leaf"] / part).mkdir(parents=True)
+        (files["leaf"] / part / "users.json").write_text(LEAF)
     _write_objects(files, folder)
     for name, command in RUNS.items():
         files[name] = folder / name

@@ -129,6 +129,8 @@ def test_a_profile_has_one_batch() -> None:
         KINDS["train"].configured({"profile": "job.profile", "batch_of": "worker 1: 9"}, "test")
 
 
-def test_clients_that_take_turns_have_one_batch() -> None:
-    with pytest.raises(InputError, match="batch_of: has no effect"):
+def test_clients_that_take_turns_are_named_as_clients() -> None:
+    with pytest.raises(InputError, match="clients share the workers here: write client 3: 64"):
         run(clients=9)
+    with pytest.raises(InputError, match="clients are workers here: write worker 3: 64"):
+        run(batch_of="clients 1..2: 24")

@@ -201,6 +201,7 @@ def test_a_round_goes_on_at_its_time_out_with_those_that_came(tmp_path: Path) ->
         "dropped_out": 0,
         "gone": 0,
         "late": 2,
+        "fairness": 1.0,
     }
     assert result.summary.durations["population"] == (
         f"modelled: 3, 3 at a time, rounds end after 5 s, speed {table}"
@@ -533,7 +534,8 @@ def test_clients_that_were_never_picked_cost_some_bytes() -> None:
         ({"clients": 9, "round_timeout": "1s"}, "the algorithm has no rounds"),
         ({"clients": 9, "algorithm": "easgd"}, "easgd keeps state at each worker"),
         ({"clients": 9, "algorithm": "ssp(cache=True)"}, "keeps state at each worker"),
-        ({"clients": 9, "batch_of": "worker 1: 64"}, "with one batch"),
+        ({"clients": 9, "batch_of": "worker 1: 64"}, "write client 3: 64"),
+        ({"clients": 9, "batch_of": "client 9: 64"}, "clients 0 to 8, not 9"),
         ({"clients": 9, "servers": 2}, "1 server picks them, not 2"),
         ({"algorithm": "fedavg(take=3)"}, r"take must be at most the number of workers \(2\), of"),
         ({"algorithm": "fedavg(take=1)", "servers": 2}, "take runs on 1 server, not 2"),

@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from paracosm.errors import InputError
 from paracosm.factory import call_factory, is_reference
-from paracosm.models.data_sets import DataSet, check_fits
+from paracosm.models.data_sets import TrainingExamples, check_fits
 from paracosm.models.registry import Model, Workload, built_in, built_in_of
 
 
-def build_model(name: str, data: DataSet, seed: int, batch: int = 1) -> Model:
+def build_model(name: str, data: TrainingExamples, seed: int, batch: int = 1) -> Model:
     """Build a model for a data set, its initial parameters drawn from `seed`.
 
     Without a loss of its own a user's model has cross-entropy where the targets are class labels,
@@ -64,7 +64,7 @@ def _cross_entropy(targets: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda logits: cross_entropy(logits.flatten(0, -2), targets)
 
 
-def _own_model(name: str, data: DataSet, batch: int) -> Model:
+def _own_model(name: str, data: TrainingExamples, batch: int) -> Model:
     classes = data.classes if data.classification else None
     offered = {"batch": batch, "shape": data.input_shape, "classes": classes}
     made, _ = call_factory("model", name, offered)

@@ -1,17 +1,25 @@
 """The examples that each client draws from, and their order."""
 
+from __future__ import annotations
+
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
+from paracosm.factory import is_reference
+from paracosm.models.own_shards import ID_FILES, is_id_file, shards_of_function, shards_of_ids
 from paracosm.rng import generator
+
+if TYPE_CHECKING:
+    from paracosm.models.data_sets import DataSet
 
 Indices = Ints
 
@@ -20,7 +28,10 @@ MOST_BATCH = 1_000_000  # examples of a minibatch
 ALL = sys.maxsize
 """The examples of a minibatch that is a whole shard, however large: "all"."""
 
-_SCHEMES = ("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)")
+_SCHEMES = (
+    *("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)"),
+    *("file.py:function", f"a file of client ids ({', '.join(ID_FILES)})"),
+)
 _WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+)\s*\)")
 
 
@@ -38,6 +49,14 @@ class Shards:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def size_of(self, client: int) -> int:
+        return int(self.sizes[client])
+
+    @property
+    def smallest(self) -> int:
+        """The examples of the smallest shard."""
+        return int(self.sizes.min())
+
     def __getitem__(self, client: int) -> Indices:
         if not 0 <= client < len(self.sizes):
             raise IndexError(client)
@@ -45,6 +64,17 @@ class Shards:
 
     def __iter__(self) -> Iterator[Indices]:
         return map(self._shard, range(len(self.sizes)))
+
+
+def shards_of(data: DataSet, clients: int, scheme: str, rng: np.random.Generator) -> Shards:
+    """Return each client's examples: by a function of the user's, a file of client ids, or a scheme
+    of `make_shards`.
+    """
+    if is_id_file(scheme):
+        return _listed(shards_of_ids(Path(scheme), len(data.train_x), clients))
+    if is_reference(scheme):
+        return _listed(shards_of_function(scheme, data, clients, rng))
+    return make_shards(data.train_y.numpy(), clients, scheme, rng)
 
 
 def make_shards(
@@ -104,13 +134,24 @@ def make_shards(
 
 
 def check_scheme(scheme: str) -> None:
-    """Raise InputError if there is no such scheme."""
-    _parse(scheme)
+    """Raise InputError if there is no such scheme, or no such file of client ids."""
+    if is_id_file(scheme):
+        if not Path(scheme).is_file():
+            raise InputError(f"shards: no such file: {scheme}")
+    elif not is_reference(scheme):
+        _parse(scheme)
 
 
 def has_equal_sizes(scheme: str) -> bool:
-    """Whether all clients have as many examples, to one."""
+    """Whether all clients have as many examples, to one, by the name of the scheme."""
+    if is_own(scheme):
+        return False
     return _parse(scheme)[0] in ("shared", "iid", "classes", "bootstrap")
+
+
+def is_own(scheme: str) -> bool:
+    """Whether a scheme is a function of the user's, or a file of client ids."""
+    return is_id_file(scheme) or is_reference(scheme)
 
 
 def _parse(scheme: str) -> tuple[str, float]:
@@ -147,6 +188,10 @@ def _equal_parts(examples: int, parts: int) -> Indices:
     index = np.arange(parts + 1, dtype=np.int64)
     begins: Indices = index * size + np.minimum(index, larger)
     return begins
+
+
+def _listed(shards: Sequence[Indices]) -> Shards:
+    return Shards(np.array([len(shard) for shard in shards]), shards.__getitem__)
 
 
 def _cut(order: Indices, begins: Indices) -> Shards:

@@ -9,6 +9,7 @@ from paracosm.results.json_object import (
 )
 from paracosm.results.summaries import (
     Chance,
+    ClientQuality,
     ClientsSummary,
     EmulationSummary,
     FailureSummary,
@@ -28,6 +29,7 @@ from paracosm.results.summaries import (
     ScriptMemory,
     ScriptPlanSummary,
     ScriptSummary,
+    Spread,
     StrategyPlanSummary,
     StrategySearch,
     Summary,
@@ -40,6 +42,7 @@ from paracosm.results.summaries import (
 
 __all__ = [
     "Chance",
+    "ClientQuality",
     "ClientsSummary",
     "EmulationSummary",
     "FailureSummary",
@@ -60,6 +63,7 @@ __all__ = [
     "ScriptMemory",
     "ScriptPlanSummary",
     "ScriptSummary",
+    "Spread",
     "StrategyPlanSummary",
     "StrategySearch",
     "Summary",

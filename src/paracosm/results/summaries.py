@@ -131,6 +131,28 @@ class ClientsSummary(JsonObject):
     dropped_out: int
     gone: int
     late: int
+    #: Jain's index of participations: 1 where all take part equally often
+    fairness: float | None = None
+
+
+class Spread(JsonObject):
+    """A quantity of clients."""
+
+    mean: float  #: over clients, each counted once
+    deviation: float  #: standard deviation over clients
+    worst_tenth: float  #: mean of the worst tenth of the clients; `best_tenth` likewise
+    best_tenth: float
+    fairness: float | None  #: Jain's index: 1 where all have the same
+
+
+class ClientQuality(JsonObject):
+    """How well the last parameters do on each client's own examples."""
+
+    examples: Literal["test", "training"]  #: which of its examples
+    measured: int  #: of `clients`, evenly spread by number
+    clients: int
+    loss: Spread
+    accuracy: Spread | None  #: None where targets are not classes
 
 
 class Chance(JsonObject):
@@ -203,6 +225,8 @@ class TrainingSummary(Summary):
     privacy: str | None = None
     #: their participation; None where each worker is one client
     clients: ClientsSummary | None = None
+    #: of workers or clients with examples of their own; None where all share one set
+    by_client: ClientQuality | None = None
     #: of received messages, answers, and completed all-reduces; None over a given schedule,
     #: and in timing-only mode where sizes have no effect and none is given
     bytes_sent: float | None = None

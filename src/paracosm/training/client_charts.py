@@ -1,11 +1,12 @@
-"""Charts of clients that share workers: participation, staleness, waiting. A figure has at most a
-hundred bars, whatever the number of clients.
+"""Charts of clients: how well each is served, participation, staleness, waiting. A figure has at
+most a hundred bars, whatever the number of clients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
@@ -31,11 +32,44 @@ def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
     often = Axis("participations per client", switch="participations")
     fast = Axis("relative speed of a client", switch="speed")
     return [
+        _quality(runs),
         _participation(runs),
         _staleness(runs, staleness_by_participation, "participation", often),
         _staleness(runs, staleness_by_speed, "speed", fast),
         _waiting(runs),
     ]
+
+
+def _quality(runs: Sequence[Run]) -> Chart | None:
+    """Return the accuracies of clients, or their losses where no run has any, worst first."""
+    metric = "client_accuracy"
+    if not any(len(run.series(metric)) for run in runs):
+        metric = "client_loss"
+    is_accuracy = metric == "client_accuracy"
+    marks: list[Mark] = []
+    for run in runs:
+        ordered = np.sort(run.series(metric).value)[:: 1 if is_accuracy else -1]
+        count = len(ordered)
+        if count < 2:
+            continue
+        shown = np.unique(np.linspace(0, count - 1, 200).round().astype(int))
+        marks.append(Curve((shown + 1) / count, ordered[shown], run.index, "client"))
+        tenth = ordered[: ceil(count / 10)]
+        mean = float(tenth.mean())
+        text = f"{mean:.1%} accuracy" if is_accuracy else f"a loss of {mean:.3g}"
+        label = f"the worst {counted(len(tenth), 'client')} of {count:,}: {text} on average"
+        at = np.array([len(tenth) / count]), np.array([mean])
+        marks.append(Dots(*at, (label,), run.index, "worst tenth", "diamond"))
+    if not marks:
+        return None
+    return Chart(
+        name="client_quality",
+        title=f"{'Accuracy' if is_accuracy else 'Loss'} by client",
+        x=Axis("clients, worst first", percent=True, limits=(0.0, 1.0)),
+        y=Axis("accuracy", percent=True) if is_accuracy else Axis("loss", switch="loss"),
+        marks=tuple(marks),
+        caption="The last parameters, on each client's own examples.",
+    )
 
 
 def participations(run: Run) -> Floats:

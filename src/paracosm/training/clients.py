@@ -16,6 +16,7 @@ from paracosm.arrays import Floats
 from paracosm.results import ClientsSummary
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.availability import Availability, check_known, make_availability
+from paracosm.training.by_client import fairness
 from paracosm.training.fields import ClientFields
 
 
@@ -99,6 +100,11 @@ class Clients:
             for client in np.flatnonzero(self.participations).tolist():
                 yield client, float(self._speed[client])
 
+    def turns(self) -> Iterator[tuple[int, int]]:
+        """Yield number and participations of the clients that took part."""
+        for client in np.flatnonzero(self.participations).tolist():
+            yield client, int(self.participations[client])
+
     def release(self, client: int) -> None:
         """Make a client available for selection again."""
         self._idle.add(client)
@@ -123,6 +129,7 @@ class Clients:
             dropped_out=self.dropped_out,
             gone=self.gone,
             late=self.late,
+            fairness=fairness(self.participations),
         )
 
     def _pick_of_few(self, places: int, now: float) -> list[Participation]:

@@ -22,6 +22,7 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 from paracosm.faults.models import Lose
+from paracosm.models.data_sets import DATA_SETS, is_known_by_client
 from paracosm.models.shards import ALL, has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
@@ -99,8 +100,8 @@ _NUMERICS = {
 WORKERS: Any = Field(4, description="number of workers; 1,2,4..64 is a sweep")
 _BATCH_OF: Any = Field(
     (),
-    description='workers with a different batch: "worker 3: 64", "workers 4..7: 64"; computing '
-    "time scales with it; repeatable",
+    description='workers or clients with a different batch: "worker 3: 64", "clients 4..7: 64"; '
+    "computing time scales with it; repeatable",
 )
 
 
@@ -146,7 +147,10 @@ class TrainingFields(LearningFields):
     keep_going: bool = Field(False, description="continue after the loss has diverged")
 
     def idle(self) -> dict[str, set[str]]:
-        return self.idle_of_privacy()
+        idle = self.idle_of_privacy()
+        if is_known_by_client(self.data):
+            idle[f"{self.data} comes by client"] = {"shards"}
+        return idle
 
     def check_training(self) -> None:
         """Raise ValueError for settings that contradict each other; a validator calls it."""
@@ -412,8 +416,6 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         if self.clients is None:
             for fields in of_clients.values():
                 fields.discard("availability")  # it is that of the workers
-        else:
-            idle["clients share the workers, with one batch size"] = {"batch_of"}
         idle |= of_clients
         if self.batch == ALL:
             idle["every minibatch is a whole shard"] = {"batch_of"}
@@ -457,7 +459,9 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
                 "compute: clients share workers, so their computing time must be a distribution, "
                 "neither measured nor a recording"
             )
-        if self.sampling == "by-size" and (self.timing_only or has_equal_sizes(self.shards)):
+        of_own_size = self.data not in DATA_SETS
+        is_even = not of_own_size and has_equal_sizes(self.shards)
+        if self.sampling == "by-size" and (self.timing_only or is_even):
             raise ValueError(
                 "sampling: by-size has no effect where all clients have equally many examples: "
                 "give --shards dirichlet(0.5) or sizes(0.5), or leave it out"
@@ -504,7 +508,8 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         if is_needed and not (self.timing_only and self.costless_messages()):
             self.check_learning()
         self.check_nodes(cluster)
-        self.batches(len(cluster.workers))
+        if self.batch_of:
+            self.batches(self.clients or len(cluster.workers))
         self._check_places(cluster)
         self.failures_on(cluster)
 
@@ -539,9 +544,10 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
             )
         return failures
 
-    def batches(self, workers: int) -> list[int]:
-        """Return the examples in a minibatch of each worker."""
-        return batches_of(self.batch, self.batch_of, workers)
+    def batches(self, count: int) -> list[int]:
+        """Return the examples in a minibatch of each worker, or of each client."""
+        who: Literal["worker", "client"] = "worker" if self.clients is None else "client"
+        return batches_of(self.batch, self.batch_of, count, who)
 
     def compute_distribution(self) -> Distribution | None:
         """Return the distribution of a gradient's duration; None when it is measured."""

@@ -120,20 +120,26 @@ class RecipeFields(Configuration):
 
 @dataclass(frozen=True)
 class BatchOf:
-    """The examples in a minibatch of some workers."""
+    """The examples in a minibatch of some workers, or clients."""
 
     text: str  # as written
     first: int  # number of the first worker
     last: int
     batch: int
+    who: Literal["worker", "client"] = "worker"
 
     def __str__(self) -> str:
         return self.text
 
 
 def parse_batch_of(text: str) -> BatchOf:
-    """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers."""
+    """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers; "client 3:
+    64" and "clients 4..7: 64" likewise.
+    """
     who, _, size = (part.strip() for part in str(text).partition(":"))
+    of_clients = who.lower().startswith("client")
+    if of_clients:
+        who = f"worker{who[len('client') :]}"
     batch = parse_whole(size, MOST_BATCH)
     if not batch:
         raise InputError(
@@ -142,7 +148,8 @@ def parse_batch_of(text: str) -> BatchOf:
     subject, first, last = parse_places(who)
     if subject != "workers" or first is None:
         raise InputError(f'"{text}" names no worker by number: write worker 3: 64')
-    return BatchOf(str(text), first, first if last is None else last, batch)
+    last = first if last is None else last
+    return BatchOf(str(text), first, last, batch, "client" if of_clients else "worker")
 
 
 def _read_batches(value: Any) -> Any:
@@ -160,20 +167,30 @@ BatchesOf = Annotated[
 """A field of a configuration."""
 
 
-def batches_of(batch: int, different: Sequence[BatchOf], workers: int) -> list[int]:
-    """Return the examples in a minibatch of each worker: `batch`, unless it is in `different`."""
-    found = [batch] * workers
+def batches_of(
+    batch: int,
+    different: Sequence[BatchOf],
+    count: int,
+    who: Literal["worker", "client"] = "worker",
+) -> list[int]:
+    """Return the examples in a minibatch of each of `count` workers, or clients: `batch`, unless
+    it is in `different`.
+    """
+    found = [batch] * count
     said: set[int] = set()
     for each in different:
-        if each.last >= workers:
+        if each.who != who:
+            what = "are workers" if who == "worker" else "share the workers"
+            raise InputError(f'batch_of "{each}": clients {what} here: write {who} 3: 64')
+        if each.last >= count:
             raise InputError(
-                f'batch_of "{each}": there are workers 0 to {workers - 1:,}, not {each.last:,}'
+                f'batch_of "{each}": there are {who}s 0 to {count - 1:,}, not {each.last:,}'
             )
         if each.batch == batch:
-            raise InputError(f'batch_of "{each}": this is the batch of all workers: leave it out')
+            raise InputError(f'batch_of "{each}": this is the batch of all {who}s: leave it out')
         own = range(each.first, each.last + 1)
         if not said.isdisjoint(own):
-            raise InputError(f'batch_of "{each}": a worker has two sizes')
+            raise InputError(f'batch_of "{each}": a {who} has two sizes')
         said.update(own)
         for worker in own:
             found[worker] = each.batch
@@ -213,8 +230,14 @@ class LearningFields(RecipeFields):
         description="mlp, mlp(hidden=512, layers=2), paper-cnn, resnet20, resnet18, ..., or "
         "package.module:factory of your own",
     )
-    data: str = Field("digits", description="digits, cifar10 or package.module:factory")
-    data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
+    data: str = Field(
+        "digits",
+        description="digits, cifar10, file.py:factory of your own, or by client: synthetic(1, 1), "
+        "leaf, huggingface(client=COLUMN)",
+    )
+    data_dir: Path | None = Field(
+        None, description="folder of the data set: CIFAR-10's archive, leaf, huggingface"
+    )
     batch: Batch = Field(
         32,
         ge=1,
@@ -224,8 +247,8 @@ class LearningFields(RecipeFields):
     shards: str = Field(
         "shared",
         description="distribution of examples over workers: shared, iid, dirichlet(ALPHA), "
-        "classes(K), sizes(SIGMA), "
-        "bootstrap(N)",
+        "classes(K), sizes(SIGMA), bootstrap(N), file.py:function of your own, or a file of "
+        "client ids",
     )
     optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), AS_TEXT] = Field(
         Optimizer("sgd", {}),

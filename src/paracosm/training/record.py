@@ -23,10 +23,11 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_cluster
 from paracosm.engine import Recording
 from paracosm.errors import InputError
-from paracosm.results import ThroughputRow, TrainingSummary
+from paracosm.results import ClientQuality, ThroughputRow, TrainingSummary
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
+from paracosm.training.by_client import Kind, quality_of
 from paracosm.training.config import TrainConfig
 from paracosm.training.learning_rate import describe_learning_rate
 from paracosm.training.numerics.store import Contribution, Gradient, Numerics
@@ -121,6 +122,7 @@ class RunRecord:
         final: the metrics of the newest evaluation, and the update ("step") at which it was made.
         accountant: of privacy; None where nothing is hidden.
         average: of the parameters, which is evaluated in their place; None without one.
+        by_client: how well each client is served at the end; None where all share one set.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class RunRecord:
         has_average = config.ema is not None and numerics.real
         self.accountant = numerics.accountant()
         self.average = MovingAverage(config.ema or 0.0) if has_average else None
+        self.by_client: ClientQuality | None = None
         self._config = config
         self._has_clients = config.clients is not None
         self._numerics = numerics
@@ -291,6 +294,22 @@ class RunRecord:
                 )
             self.passage.see(now, self.updates, metrics[metric])
 
+    def evaluate_clients(self) -> None:
+        """Evaluate the last parameters on the examples that each client has, if it has its own."""
+        average = None if self.average is None else self.average.value
+        parameters = self._parameters() if average is None else average
+        numerics, now, wall = self._numerics, self._clock(), self.wall_time
+        scores = numerics.evaluate_clients(parameters)
+        for client, loss, accuracy in scores:
+            self._metric(now, wall, "client", "client_loss", loss, client)
+            if accuracy is not None:
+                self._metric(now, wall, "client", "client_accuracy", accuracy, client)
+            examples = numerics.examples_of(client)
+            self._metric(now, wall, "client", "client_examples", examples, client)
+        if scores:
+            kind: Kind = "test" if numerics.has_own_tests else "training"
+            self.by_client = quality_of(scores, numerics.clients, kind)
+
     def adopt(self, schedule: Schedule, workers: Sequence[str], updates: int) -> None:
         """Record the `updates` of a schedule in which nothing was computed.
 
@@ -374,6 +393,8 @@ def play_to_end(
     except Ended:
         pass
     record.evaluate()
+    if not is_interrupted and record.divergence is None:
+        record.evaluate_clients()
     return "interrupted" if is_interrupted and record.divergence is None else record.status
 
 
@@ -481,4 +502,5 @@ def summarise(
         reached_at=None if passage is None else passage.reached_at,
         reached_updates=None if passage is None else passage.reached_updates,
         best=None if passage is None else passage.best,
+        by_client=record.by_client,
     )

@@ -122,6 +122,8 @@ def _train(
         if job.state.clients is not None:
             for client, speed in job.state.clients.speeds():
                 metrics.metric(end, wall, "client", "client_speed", speed, client)
+            for client, turns in job.state.clients.turns():
+                metrics.metric(end, wall, "client", "client_participations", turns, client)
             summary = replace(summary, clients=job.state.clients.summary())
         # Sizes of messages that take no time are not asked for in timing-only mode.
         is_sized = any(numerics.sizes) or job.state.topology == "local"

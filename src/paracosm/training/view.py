@@ -95,7 +95,26 @@ def _clients(summary: TrainingSummary) -> str | None:
     lost = {"dropped out": clients.dropped_out, "gone": clients.gone, "late": clients.late}
     took_part = f"{clients.took_part:,} of {clients.clients:,} took part"
     parts = [took_part, f"{clients.participations:,} times"]
+    if clients.fairness is not None:
+        parts.append(f"fairness {clients.fairness:.3g}")
     return ", ".join([*parts, *(f"{count:,} {how}" for how, count in lost.items() if count)])
+
+
+def _by_client(summary: TrainingSummary) -> str | None:
+    quality = summary.by_client
+    if quality is None:
+        return None
+    if quality.accuracy is not None:
+        spread, name, write = quality.accuracy, "accuracy", "{:.1%}".format
+    else:
+        spread, name, write = quality.loss, "loss", "{:.3g}".format
+    some = "" if quality.measured == quality.clients else f" of {quality.measured:,} clients"
+    even = "" if spread.fairness is None else f", fairness {spread.fairness:.3g}"
+    return (
+        f"{name} {write(spread.mean)} (standard deviation {write(spread.deviation)}){some}, worst "
+        f"tenth {write(spread.worst_tenth)}, best {write(spread.best_tenth)}{even}, on each one's "
+        f"{quality.examples} examples"
+    )
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -108,6 +127,7 @@ FIGURES: Mapping[str, Figure] = {
     "Energy": figure("energy", "J"),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
     "Clients": _clients,
+    "By client": _by_client,
     "Failures": _failures,
     "Compression": _compression,
     "Unchanged": _unchanged,

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from paracosm.arrays import Ints
-from paracosm.models.data_sets import DataSet
+from paracosm.models.data_sets import TrainingExamples
 from paracosm.models.images import MLP
 from paracosm.models.registry import Model
 from paracosm.training.numerics.gradient_methods import Gradient, Request, compute_stacked, evenly
@@ -88,13 +88,12 @@ class Dense:
         chain: Sequence[_Linear | _Activation],
         model: Model,
         layout: ParameterLayout,
-        data: DataSet,
+        data: TrainingExamples,
     ) -> None:
         self._chain = chain
         self._first = next(link for link in chain if isinstance(link, _Linear))
         self._layout = layout
-        self._x = data.train_x.flatten(1)
-        self._y = data.train_y
+        self._examples = data.train_examples
         linear = [layout.shapes[each.weight] for each in chain if isinstance(each, _Linear)]
         self._widths = sum(outputs + inputs for outputs, inputs in linear)
         self._is_labelled = model.loss is functional.cross_entropy
@@ -119,12 +118,11 @@ class Dense:
 
     @torch.no_grad()
     def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
-        indices = torch.from_numpy(batches.reshape(-1))
-        x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
+        x, y = self._examples(batches.reshape(-1))
         loss, _ = self._differentiate(
             # Rows of a bias are added to all examples of their request.
             [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors],
-            x.view(*batches.shape, x.shape[1]),
+            x.view(*batches.shape, -1),
             y.view(*batches.shape, *y.shape[1:]),
             _STACKED if tensors[0].stride(0) else _SHARED,
             out,
@@ -138,9 +136,8 @@ class Dense:
     def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None
         tensors = self._layout.tensors(request.parameters)
-        indices = torch.from_numpy(request.batch)
-        x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
-        loss, found = self._differentiate(tensors, x, y, _ALONE, [None] * len(tensors))
+        x, y = self._examples(request.batch)
+        loss, found = self._differentiate(tensors, x.flatten(1), y, _ALONE, [None] * len(tensors))
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
 
     def _differentiate(
@@ -196,14 +193,14 @@ class Dense:
         return loss, delta.mul_(1 / examples).mT
 
 
-def dense_method(model: Model, layout: ParameterLayout, data: DataSet) -> Dense | None:
+def dense_method(model: Model, layout: ParameterLayout, data: TrainingExamples) -> Dense | None:
     """Return the method for a model that is such a chain; None for any other.
 
     A chain is a `Sequential` (or a built-in mlp) of `Linear`, `ReLU`, `Tanh`, `Sigmoid`, `Identity`
     and a first `Flatten`, without hooks, all of whose parameters are trained, with PyTorch's
     cross-entropy of one label an example or its mean squared error.
     """
-    x, y = data.train_x, data.train_y
+    x, y = data.sample
     is_labelled = model.loss is functional.cross_entropy and y.ndim == 1 and int(y.min()) >= 0
     if not is_labelled and not (model.loss is functional.mse_loss and y.ndim == 2):
         return None

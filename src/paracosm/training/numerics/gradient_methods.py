@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
-from paracosm.models.data_sets import DataSet
+from paracosm.models.data_sets import TrainingExamples
 from paracosm.models.registry import Model
 from paracosm.rng import integer_seed
 from paracosm.training.numerics.buffers import Buffers, State
@@ -173,17 +173,15 @@ class Stepper:
 class OneByOne:
     """The method that computes gradients one after the other."""
 
-    def __init__(self, stepper: Stepper, data: DataSet) -> None:
+    def __init__(self, stepper: Stepper, data: TrainingExamples) -> None:
         self._step = stepper.step
-        self._x = data.train_x
-        self._y = data.train_y
+        self._examples = data.train_examples
 
     def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         gradients = []
         for request in requests:
             assert request.parameters is not None
-            indices = torch.from_numpy(request.batch)
-            x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
+            x, y = self._examples(request.batch)
             gradients.append(self._step(request.parameters, x, y, request.number, request.replica))
         return gradients
 
@@ -210,12 +208,11 @@ class Vectorised:
     """
 
     def __init__(
-        self, model: Model, layout: ParameterLayout, data: DataSet, traits: Traits
+        self, model: Model, layout: ParameterLayout, data: TrainingExamples, traits: Traits
     ) -> None:
         self._layout = layout
         self._parameters = layout.flatten(model.module)
-        self._x = data.train_x
-        self._y = data.train_y
+        self._examples = data.train_examples
         self._activation_bytes = traits.activation_bytes
 
         def loss(tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -248,9 +245,9 @@ class Vectorised:
         self, tensors: Sequence[Tensor], batches: Ints
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return losses and gradients, as `stacked` does, which puts the latter in their places."""
-        indices = torch.from_numpy(batches.reshape(-1))
-        x = self._x.index_select(0, indices).view(*batches.shape, *self._x.shape[1:])
-        y = self._y.index_select(0, indices).view(*batches.shape, *self._y.shape[1:])
+        inputs, targets = self._examples(batches.reshape(-1))
+        x = inputs.view(*batches.shape, *inputs.shape[1:])
+        y = targets.view(*batches.shape, *targets.shape[1:])
         leaves = [each.detach().requires_grad_() for each in tensors]
         with plain_attention():
             losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
@@ -332,7 +329,7 @@ class Traits:
 
 
 def inspect_model(
-    model: Model, layout: ParameterLayout, data: DataSet, batch: int = _EXAMPLES
+    model: Model, layout: ParameterLayout, data: TrainingExamples, batch: int = _EXAMPLES
 ) -> Traits:
     """Run a model once in training mode, on few examples of `data`, and leave no trace of it.
 
@@ -380,11 +377,12 @@ def inspect_model(
     return Traits(random, moving, unused, sum(kept.values()) // len(x), len(kept))
 
 
-def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:
-    indices = torch.arange(min(few, len(data.train_x)))
-    if data.classification and data.train_y.ndim == 1:
-        indices[-1] = data.train_y.argmax()
-    return data.train_x[indices], data.train_y[indices]
+def _examples(data: TrainingExamples, few: int) -> tuple[Tensor, Tensor]:
+    x, y = data.sample
+    indices = torch.arange(min(few, len(x)))
+    if data.classification and y.ndim == 1:
+        indices[-1] = y.argmax()
+    return x[indices], y[indices]
 
 
 def _check_outputs(model: Model, outputs: Tensor, targets: Tensor) -> None:

@@ -25,7 +25,7 @@ from paracosm.backends import Backend
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
 from paracosm.files import temporary_folder
-from paracosm.models.data_sets import DataSet
+from paracosm.models.data_sets import TrainingExamples
 from paracosm.models.registry import Model
 from paracosm.processes import end_with_parent, ignore_interrupts, submit_call
 from paracosm.training.numerics.buffers import SHARED, Buffers, State, averaged_over
@@ -93,13 +93,13 @@ class GradientPool:
         self,
         workers: Workers,
         layout: ParameterLayout,
-        data: DataSet,
+        data: TrainingExamples,
         traits: Traits,
         buffers: Buffers,
     ) -> None:
         self.workers = workers
         self._layout = layout
-        self._x, self._y = data.train_x.numpy(), data.train_y.numpy()
+        self._examples = data.train_examples
         self._moving_buffers = traits.moving_buffers
         self._buffers = buffers
 
@@ -152,10 +152,10 @@ class GradientPool:
 
     def _task(self, requests: Sequence[Request], places: list[int], shared: State | None) -> Task:
         chosen = [requests[place] for place in places]
-        batches = [
-            Minibatch(self._x[each.batch], self._y[each.batch], each.number, each.replica)
-            for each in chosen
-        ]
+        batches = []
+        for each in chosen:
+            x, y = self._examples(each.batch)
+            batches.append(Minibatch(x.numpy(), y.numpy(), each.number, each.replica))
         replicas = {each.replica for each in chosen if self._moving_buffers}
         states = {each: shared or self._buffers.state(each) for each in sorted(replicas)}
         return Task(places, batches, states)

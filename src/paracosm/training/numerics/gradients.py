@@ -11,7 +11,7 @@ import torch
 from paracosm.arrays import Ints
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, unknown
-from paracosm.models.data_sets import DataSet
+from paracosm.models.data_sets import TrainingExamples
 from paracosm.models.registry import Model
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.numerics.buffers import SHARED, Buffers
@@ -93,7 +93,7 @@ class GradientSource:
 def make_gradients(
     model: Model,
     layout: ParameterLayout,
-    data: DataSet,
+    data: TrainingExamples,
     mode: Mode,
     workers_hint: int,  # how many gradients may wait at a time
     seed: int = 0,  # of random numbers that the model draws; each request has its own stream
@@ -309,7 +309,7 @@ class Private:
         privacy: Privacy,
         model: Model,
         layout: ParameterLayout,
-        data: DataSet,
+        data: TrainingExamples,
         traits: Traits,
         seed: int,
     ) -> None:

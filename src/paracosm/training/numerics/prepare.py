@@ -8,10 +8,21 @@ import numpy as np
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require
-from paracosm.models import load_data
-from paracosm.models.shards import ALL, BatchSampler, PoissonSampler, Sampler, make_shards
+from paracosm.models.client_data import ClientData, load_training_data
+from paracosm.models.data_sets import DataSet
+from paracosm.models.own_shards import check_disjoint
+from paracosm.models.shards import (
+    ALL,
+    BatchSampler,
+    PoissonSampler,
+    Sampler,
+    Shards,
+    is_own,
+    shards_of,
+)
 from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training.by_client import ClientScore, measured
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.numerics.rules import Stepping, update_rule
@@ -100,14 +111,17 @@ class _Computing(Numerics):
         from paracosm.training.numerics.parameters import ParameterLayout
 
         self._config = config
-        self._data = load_data(config.data, config.data_dir)
-        data, most = self._data, config.evaluate_examples
-        self._training = _evenly(most, data.train_x, data.train_y)
-        self._test = _evenly(most, data.test_x, data.test_y)
+        most = config.evaluate_examples
+        self._data = data = load_training_data(config.data, config.data_dir, clients, most)
+        self._shards = _shards_of(data, clients, config, generator(seed, TrainingStream.SHARDS))
+        self.clients = clients
+        if isinstance(data, ClientData):
+            self._training, self._test = data.sample, data.test
+        else:
+            self._training = _evenly(most, data.train_x, data.train_y)
+            self._test = _evenly(most, data.test_x, data.test_y)
         self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
-        rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._nominal = config.batch if config.batch != ALL else float(self._shards.sizes.mean())
         self._model = build_model(config.model, self._data, drawn, round(self._nominal))
         fragments = config.algorithm.fragments
@@ -146,10 +160,11 @@ class _Computing(Numerics):
         # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
         drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
         is_uniform = config.availability is None and config.sampling == "uniform"
+        is_hiding = drawn_by_rounds and is_uniform and config.privacy_of("clients") is not None
         # Who comes late has a say in how many a mean is of, who has more examples in their weights.
         all_count = config.round_timeout is None and not config.algorithm.takes_first
-        are_alike = all_count and int(np.ptp(self._shards.sizes)) == 0
-        is_hiding = drawn_by_rounds and is_uniform and are_alike
+        if is_hiding and (not all_count or np.ptp(self._shards.sizes)):
+            is_hiding = False
         self._client_rate = active / clients if is_hiding else None
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
         clipping = None if config.clip is None else Clipping(config.clip)
@@ -232,7 +247,12 @@ class _Computing(Numerics):
             return None
         if config.privacy.unit == "clients":
             return ClientAccountant(config.privacy, self._client_rate)
-        return ExampleAccountant(config.privacy, self.examples_of, config.shards == "shared")
+        return ExampleAccountant(config.privacy, self.examples_of, self._is_shared)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether all clients have the same examples."""
+        return self._config.shards == "shared" and not isinstance(self._shards, ClientData)
 
     @property
     def nominal_batch(self) -> float:
@@ -243,7 +263,7 @@ class _Computing(Numerics):
 
     @property
     def has_short_minibatches(self) -> bool:
-        return bool(self._config.batch > self._shards.sizes.min())
+        return self._config.batch > self._shards.smallest
 
     def weight_of(self, client: int) -> float:
         return (self._lot(client) if self._is_private else self.batch_of(client)) / self._nominal
@@ -261,7 +281,7 @@ class _Computing(Numerics):
         self._rules.pop(client, None)
 
     def examples_of(self, client: int) -> int:
-        return int(self._shards.sizes[client])
+        return self._shards.size_of(client)
 
     def _sampler(self, client: int) -> Sampler:
         rng = generator(self._seed, TrainingStream.BATCHES, client)
@@ -294,6 +314,41 @@ class _Computing(Numerics):
         metrics = {"loss": loss, "test_loss": test_loss}
         return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
 
+    def evaluate_clients(self, parameters: Any) -> list[ClientScore]:
+        from paracosm.training.numerics.parameters import evaluate
+
+        if self._is_shared:
+            return []
+        data, shards, most = self._data, self._shards, self._config.evaluate_examples
+        buffers = self._gradients.buffers.mean()
+        scores = []
+        for client in self._measured():
+            if not isinstance(data, ClientData):
+                x, y = data.train_examples(shards[client][:most])
+            else:
+                own = data.of(client)
+                x, y = own.train_x[:most], own.train_y[:most]
+                if data.has_own_tests:
+                    if own.test_x is None or own.test_y is None:
+                        continue
+                    x, y = own.test_x[:most], own.test_y[:most]
+            loss, accuracy = evaluate(self._model, self._layout, parameters, x, y, buffers=buffers)
+            scores.append(ClientScore(client, loss, accuracy))
+        return scores
+
+    def _measured(self) -> list[int]:
+        data = self._data
+        if isinstance(data, ClientData):
+            mean = data.mean_examples
+        else:
+            mean = float(self._shards.sizes.mean())
+        chosen = measured(len(self._shards), mean, self._config.evaluate_examples)
+        return [int(client) for client in chosen]
+
+    @property
+    def has_own_tests(self) -> bool:
+        return isinstance(self._data, ClientData) and self._data.has_own_tests
+
     def describe(self) -> str:
         return self._gradients.describe()
 
@@ -302,6 +357,25 @@ class _Computing(Numerics):
 
         self._gradients.close()
         torch.set_num_threads(self.threads)
+
+
+def _shards_of(
+    data: DataSet | ClientData, clients: int, config: TrainConfig, rng: np.random.Generator
+) -> Shards | ClientData:
+    """Return the examples of each client: those that it brings, or its part of one set."""
+    by_client = isinstance(data, ClientData)
+    if by_client and config.shards != "shared":
+        raise InputError(
+            f'shards: has no effect, leave it out: data set "{data.name}" comes by client'
+        )
+    shards = data if isinstance(data, ClientData) else shards_of(data, clients, config.shards, rng)
+    if is_own(config.shards) and config.privacy_of("examples") and isinstance(data, DataSet):
+        check_disjoint(config.shards, map(shards.__getitem__, range(clients)), len(data.train_x))
+    if config.sampling == "by-size" and not np.ptp(shards.sizes):
+        raise InputError(
+            "sampling: by-size has no effect, leave it out: all clients have equally many examples"
+        )
+    return shards
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.models.shards import pass_sizes
 from paracosm.results import Chance
+from paracosm.training.by_client import ClientScore
 from paracosm.training.learning_rate import Factor
 from paracosm.training.privacy import Accountant, ClientNoise, Draw
 
@@ -369,6 +370,7 @@ class Gradient(Deferred):
     pending: Pending | PendingSteps
     weight: float = 1.0  # in a mean with others
     draws: Sequence[Draw] = ()  # the minibatches that it is of
+    is_partial: bool = False  # whether its client did only a part of its local steps
 
     @property
     def value(self) -> Any:
@@ -469,6 +471,7 @@ class Numerics:
     """
 
     real = False
+    clients = 0  # whose examples are computed on
     recipe = Recipe()
     chance: Chance | None = None  # the quality of guessing
     loss = float("nan")
@@ -576,6 +579,15 @@ class Numerics:
     def evaluate(self, parameters: Any) -> dict[str, float]:
         """Return the metrics of an evaluation by name."""
         return {}
+
+    def evaluate_clients(self, parameters: Any) -> list[ClientScore]:
+        """Return how well clients are served that have examples of their own: of all or of some."""
+        return []
+
+    @property
+    def has_own_tests(self) -> bool:
+        """Whether clients have test examples of their own."""
+        return False
 
     def describe(self) -> str:
         """Describe how gradients were computed."""
