@@ -30,6 +30,8 @@ class TrainingStream(IntEnum):
     SPEEDS = 13
     UPLINKS = 14
     DOWNLINKS = 15
+    LOCAL_WORK = 16
+    STRAGGLERS = 17
     COMPRESSION = 25
     NOISE = 35
     CLIENT_NOISE = 36

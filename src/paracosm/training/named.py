@@ -15,12 +15,17 @@ LARGEST = 1e9
 the number of workers they must stay within single precision."""
 
 
+READS_TEXT = "reads text"
+"""Metadata of a field: true where the class itself reads the text that its value is written as."""
+
+
 def arguments_of(
     kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values of a dataclass's fields that `parse_expression` found in a text."""
     ordered = sorted(fields(kind), key=lambda field: bool(field.kw_only))
     kinds = {field.name: type(field.default) for field in ordered}
+    texts = {field.name for field in ordered if field.metadata.get(READS_TEXT)}
     for key, each in kinds.items():
         if each not in _WANTED:
             raise InputError(
@@ -28,7 +33,10 @@ def arguments_of(
                 "word: give it one"
             )
     given = bind(name, positional, named, kinds)
-    return {key: _read(name, key, value, kinds[key]) for key, value in given.items()}
+    return {
+        key: value if key in texts else _read(name, key, value, kinds[key])
+        for key, value in given.items()
+    }
 
 
 def write_named(thing: Any, name: str | None = None) -> str:

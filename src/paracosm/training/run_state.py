@@ -1,12 +1,14 @@
 """The shared state and the messages of the workers and servers of one run."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, NamedTuple
+
+from numpy.random import Generator
 
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import ring_all_reduce
@@ -16,6 +18,7 @@ from paracosm.timing import Constant, Distribution
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.compression.messages import Compression
 from paracosm.training.failures.conditions import Conditions
+from paracosm.training.local_work import straggler_count
 from paracosm.training.numerics.store import Contribution, Gradient, Numerics
 
 
@@ -212,6 +215,7 @@ class RunState:
         dropped: gradients that were not applied.
         bytes_sent: in pushes received, answers sent, all-reduces that have ended.
         kept: of clients, see `TrainingWorker.kept`.
+        rounds: that the first server has begun.
         conditions: under which nodes fail, if they do.
     """
 
@@ -239,6 +243,9 @@ class RunState:
         self.servers = cluster.servers if topology == "server" else ("",)
         self.dropped = 0
         self.kept: dict[int, dict[str, Any]] = {}
+        self.rounds = 0
+        self._works: Counter[int] = Counter()  # how often each client's work was drawn
+        self._stragglers: tuple[int, float, frozenset[int]] = (-1, 0.0, frozenset())
         self.seed = seed
         self.compression = compression
         self.push_sizes = numerics.sizes if compression is None else compression.sizes
@@ -305,6 +312,22 @@ class RunState:
             stream = generator(self.seed, TrainingStream.COMPUTE, worker)
             self._durations[worker] = self._compute.scaled(speed).draws(stream)
         return self._durations[worker]
+
+    def work_stream(self, client: int) -> Generator:
+        """Return the random stream of a client's next amount of work."""
+        number = self._works[client]
+        self._works[client] += 1
+        return generator(self.seed, TrainingStream.LOCAL_WORK, client, number)
+
+    def is_straggler(self, worker: int, share: float) -> bool:
+        """Whether a worker is among those drawn as stragglers of this round, a share of all."""
+        if self._stragglers[:2] != (self.rounds, share):
+            stream = generator(self.seed, TrainingStream.STRAGGLERS, self.rounds)
+            order = stream.permutation(len(self.workers))[
+                : straggler_count(share, len(self.workers))
+            ]
+            self._stragglers = (self.rounds, share, frozenset(order.tolist()))
+        return worker in self._stragglers[2]
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
         """Return the source of the server's update times; None when updates take no time."""

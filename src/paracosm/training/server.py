@@ -82,6 +82,7 @@ class ParameterServer(Worker):
                 time-out; where too many are lost, what has come is dropped too.
         """
         places = self._places
+        self._round_begins()
         if places is None:
             return await (self._receive_first(take) if take else self._receive_each())
         if self._store.version >= self._state.last_update:
@@ -129,6 +130,10 @@ class ParameterServer(Worker):
         came = {push.worker for push in first}
         self.waiting = [worker for worker in self.workers if worker in came]
         return first
+
+    def _round_begins(self) -> None:
+        if self._index == 0:
+            self._state.rounds += 1
 
     def answer_again(self, *workers: str) -> None:
         """Send what was last sent to clients that take the places of others, or vacant ones."""

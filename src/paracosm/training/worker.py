@@ -10,6 +10,13 @@ from paracosm.errors import InputError
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
+from paracosm.training.local_work import (
+    MOST_LOCAL_STEPS,
+    LocalWork,
+    StepsWithin,
+    UniformSteps,
+    part_of,
+)
 from paracosm.training.numerics.store import (
     Contribution,
     Gradient,
@@ -20,7 +27,7 @@ from paracosm.training.numerics.store import (
 from paracosm.training.privacy import Draw
 from paracosm.training.run_state import Answer, Ask, Push, RunState, Tag, message_size
 
-MOST_LOCAL_STEPS = 1_000_000
+_ROUNDING = 1e-9  # relative: ten times 100 ms fit into a second
 
 
 class TrainingWorker(Worker):
@@ -172,7 +179,7 @@ class TrainingWorker(Worker):
 
     async def local_steps(
         self,
-        count: int,
+        count: LocalWork,
         *,
         keep_state: bool = True,
         mu: float = 0.0,
@@ -180,8 +187,11 @@ class TrainingWorker(Worker):
         weight: float = 1.0,
         of: int | None = None,
         epochs: int = 0,
+        stragglers: float = 0.0,
     ) -> PseudoGradient:
         """Spend the time of `count` local steps from `parameters`, on the next minibatches.
+
+        A count that is drawn, or of as many as fit into a time, is that of this participation.
 
         With `epochs` the steps are those of so many passes over the client's examples, in place of
         `count`: each example is in one minibatch of a pass, and the last one has those that are
@@ -201,9 +211,12 @@ class TrainingWorker(Worker):
             of: how many steps the client makes between two updates, where that are several calls;
                 the learning rate of a step is that of its place between them.
             epochs: passes over the client's examples; none for `count` steps.
+            stragglers: the share of the workers of a round that do only a part of this work, of
+                any size, and take as long over it as over the whole.
 
         Raises:
-            InputError: more than `MOST_LOCAL_STEPS`; passes where no examples are known.
+            InputError: more than `MOST_LOCAL_STEPS`; passes where no examples are known; steps
+                that fit into a time where computing is measured.
         """
         state, numerics, parameters = self._state, self._state.numerics, self.parameters
         if epochs and not numerics.real:
@@ -211,8 +224,21 @@ class TrainingWorker(Worker):
                 "algorithm: passes over examples depend on data, which timing_only mode lacks: "
                 "set `counts_examples` to True"
             )
+        fitting: list[float] = []
         if epochs:
             count = self.minibatches(epochs)
+        elif isinstance(count, StepsWithin):
+            fitting = self._fitting(count)
+            count = len(fitting)
+        elif isinstance(count, UniformSteps):
+            count = count.draw(state.work_stream(self.client))
+        assert isinstance(count, int), "passes are made in place of steps"
+        whole_count = count
+        is_partial = bool(stragglers) and state.is_straggler(self.index, stragglers)
+        if is_partial:
+            rng = state.work_stream(self.client)
+            epochs = part_of(epochs, rng) if epochs else 0
+            count = self.minibatches(epochs) if epochs else part_of(count, rng)
         if count > MOST_LOCAL_STEPS:
             raise InputError(
                 f"algorithm: {count:,} local steps at a time, but {MOST_LOCAL_STEPS:,} at most: "
@@ -236,15 +262,40 @@ class TrainingWorker(Worker):
             pending,
             weight,
             tuple(self._draws),
+            is_partial,
         )
         if self._durations is None:
             for _ in range(count):
                 await self.execute(pending.advance)
         else:
-            whole = numerics.batch_of(self.client)
-            for seconds in [self._seconds(size / whole) for size in sizes]:
+            whole = numerics.batch_of(self.client) * count / whole_count
+            for seconds in fitting or [self._seconds(size / whole) for size in sizes]:
                 await self.compute(seconds)
         return local
+
+    def _fitting(self, work: StepsWithin) -> list[float]:
+        """Return the compute times of as many whole minibatches as fit into a time, at least one.
+
+        The client knows its speed: it does not begin what would not fit.
+        """
+        if self._durations is None:
+            raise InputError(
+                f"algorithm: as many steps as fit into {work} need computing times that are known "
+                "before, not measured: give compute a distribution"
+            )
+        fitting: list[float] = []
+        left = work.seconds * (1 + _ROUNDING)
+        for seconds in self._durations:
+            left -= seconds
+            if fitting and left < 0:
+                break
+            fitting.append(seconds)
+            if len(fitting) > MOST_LOCAL_STEPS:
+                break  # `local_steps` refuses it
+        if self._loses is not None:
+            for seconds in fitting:
+                self._loses.after(seconds)
+        return fitting
 
     @property
     def version(self) -> int:

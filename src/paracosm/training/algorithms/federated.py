@@ -11,9 +11,16 @@ from paracosm.simulation.rules import asgd, fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.asynchronous import ASGD
 from paracosm.training.failures.recovery import Recovery
-from paracosm.training.named import above_0, at_least, below_1
+from paracosm.training.local_work import (
+    LocalWork,
+    StepsWithin,
+    mean_steps,
+    read_steps,
+    straggler_count,
+)
+from paracosm.training.named import READS_TEXT, above_0, at_least, below_1
 from paracosm.training.numerics.rules import SGD, outer_rule
-from paracosm.training.numerics.store import PseudoGradient, Rule
+from paracosm.training.numerics.store import Contribution, PseudoGradient, Rule
 from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
@@ -32,18 +39,35 @@ class FedAvg(Algorithm):
     needs `at_least` so many, for which it waits beyond --round-timeout; if fewer remain, it begins
     again with others. Bonawitz et al., "Towards Federated Learning at Scale: System Design", 2019,
     section 2.2 and 9 (there 1.3 times as many are chosen as are taken).
+
+    Clients may do unequal work: `steps=uniform(1, 20)` is drawn at each participation, `steps=10s`
+    are as many as fit into 10 s of the client's computing. Of each round a share of `stragglers`,
+    drawn anew, does only a part of its steps or passes, 1 to all with equal probability, by the
+    time that the others do all. Where `partial` work counts, it is averaged with the rest, else it
+    is dropped. Li et al., "Federated Optimization in Heterogeneous Networks", 2020, section 5.2,
+    where FedAvg drops stragglers and FedProx does not.
     """
 
     name: ClassVar[str] = "fedavg"
     has_rounds: ClassVar[bool] = True
-    steps: int = 8
+    steps: LocalWork = field(default=8, metadata={READS_TEXT: True})
     epochs: int = 0
     take: int = field(default=0, kw_only=True)
     at_least: int = field(default=1, kw_only=True)
+    stragglers: float = field(default=0.0, kw_only=True)
+    partial: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "at_least")
+        _set_steps(self)
+        at_least(self, 1, "at_least")
         at_least(self, 0, "epochs", "take")
+        if not 0 <= self.stragglers <= 1:
+            raise InputError(f"{self.name}: stragglers must be in [0, 1], got {self.stragglers}")
+        if self.stragglers and isinstance(self.steps, StepsWithin) and not self.epochs:
+            raise InputError(
+                f"{self.name}: steps={self.steps} give slow clients less work already: leave "
+                "stragglers out"
+            )
 
     def check(self, workers: int, servers: int) -> None:
         if self.take > workers:
@@ -59,6 +83,18 @@ class FedAvg(Algorithm):
                 f"{self.name} with take runs on 1 server, not {servers}: several would not agree "
                 "on who comes first"
             )
+        if not self.stragglers or self.partial:
+            return
+        if servers > 1:
+            raise InputError(
+                f"{self.name}: stragglers are dropped by 1 server, not by {servers}: say "
+                "partial=true"
+            )
+        if straggler_count(self.stragglers, workers) == workers:
+            raise InputError(
+                f"{self.name}: all {workers} workers would be stragglers, and dropped: give more "
+                "workers, fewer stragglers, or partial=true"
+            )
 
     @property
     def takes_first(self) -> bool:
@@ -73,15 +109,23 @@ class FedAvg(Algorithm):
         return self.epochs > 0
 
     def gradients_per_update(self, workers: int) -> int:
-        return (self.take or workers) * self.steps
+        return (self.take or workers) * mean_steps(self.steps)
 
     def outer(self) -> Rule:
         return outer_rule(SGD, 1.0)
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
         """Make the client's local steps of one round."""
+        return await self.local_work(me, weight=me.examples)
+
+    async def local_work(self, me: TrainingWorker, **how: Any) -> PseudoGradient:
+        """Make local steps with a fresh optimizer, `how` else `me.local_steps` says."""
         return await me.local_steps(
-            self.steps, epochs=self.epochs, keep_state=False, weight=me.examples
+            self.steps,
+            epochs=self.epochs,
+            keep_state=False,
+            stragglers=self.stragglers,
+            **how,
         )
 
     async def work(self, me: TrainingWorker) -> None:
@@ -91,8 +135,20 @@ class FedAvg(Algorithm):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            await server.apply(await server.receive_all(self.take, self.at_least))
+            await server.apply(await self.receive_round(server))
             server.answer(*server.waiting)
+
+    async def receive_round(self, server: ParameterServer) -> list[Contribution]:
+        """Wait for what counts of a round: without the parts of stragglers, unless they do."""
+        while True:
+            pushes = await server.receive_all(self.take, self.at_least)
+            counted = [push for push in pushes if self.partial or not push.gradient.is_partial]
+            for push in pushes:
+                if push not in counted:
+                    server.drop(push)
+            if counted:
+                return counted
+            server.answer_again(*server.waiting)
 
 
 @dataclass(frozen=True)
@@ -145,7 +201,7 @@ class FedAdam(FedAvg):
         return self.beta2 * before + (1 - self.beta2) * squared
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
-        return await me.local_steps(self.steps, epochs=self.epochs, keep_state=False)
+        return await self.local_work(me)
 
 
 class _AdaptiveRule:
@@ -185,6 +241,7 @@ class FedProx(FedAvg):
     """
 
     name: ClassVar[str] = "fedprox"
+    partial: bool = field(default=True, kw_only=True)
     mu: float = 0.01
 
     def __post_init__(self) -> None:
@@ -192,9 +249,7 @@ class FedProx(FedAvg):
         at_least(self, 0, "mu")
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
-        return await me.local_steps(
-            self.steps, epochs=self.epochs, keep_state=False, mu=self.mu, weight=me.examples
-        )
+        return await self.local_work(me, mu=self.mu, weight=me.examples)
 
 
 @dataclass(frozen=True)
@@ -212,11 +267,13 @@ class Scaffold(FedAvg):
     name: ClassVar[str] = "scaffold"
     recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
     in_checkpoints: ClassVar[bool] = False
+    partial: bool = field(default=True, kw_only=True)
     server_lr: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         above_0(self, "server_lr")
+        _check_partial(self)
 
     @property
     def pushes_only_changes(self) -> bool:
@@ -237,9 +294,7 @@ class Scaffold(FedAvg):
         while True:
             control = zero if me.extra is None else me.extra
             own = me.kept.get("control", zero)
-            local = await me.local_steps(
-                self.steps, epochs=self.epochs, keep_state=False, shift=control - own
-            )
+            local = await self.local_work(me, shift=control - own)
             made = local.result()
             fresh = own - control + (local.parameters - made.parameters) / made.lr
             me.kept["control"] = fresh
@@ -249,7 +304,7 @@ class Scaffold(FedAvg):
     async def serve(self, server: ParameterServer) -> None:
         control = 0.0 * server.parameters
         while True:
-            pushes = await server.receive_all(self.take, self.at_least)
+            pushes = await self.receive_round(server)
             await server.apply(pushes)
             control = control + sum(push.extra for push in pushes) / server.clients
             server.answer(*server.waiting, extra=control)
@@ -266,6 +321,7 @@ class FedNova(FedAvg):
     """
 
     name: ClassVar[str] = "fednova"
+    partial: bool = field(default=True, kw_only=True)
 
     @property
     def pushes_only_changes(self) -> bool:
@@ -280,7 +336,7 @@ class FedNova(FedAvg):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            pushes = await server.receive_all(self.take, self.at_least)
+            pushes = await self.receive_round(server)
             examples = sum(push.gradient.weight for push in pushes)
             shares = [push.gradient.weight / examples for push in pushes]
             steps = [push.gradient.minibatches for push in pushes]
@@ -307,10 +363,12 @@ class FedDyn(FedAvg):
     name: ClassVar[str] = "feddyn"
     recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
     in_checkpoints: ClassVar[bool] = False
+    partial: bool = field(default=True, kw_only=True)
     alpha: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_partial(self)
         above_0(self, "alpha")
 
     @property
@@ -321,9 +379,7 @@ class FedDyn(FedAvg):
         zero = 0.0 * me.parameters
         while True:
             own = me.kept.get("gradient", zero)
-            local = await me.local_steps(
-                self.steps, epochs=self.epochs, keep_state=False, mu=self.alpha, shift=-own
-            )
+            local = await self.local_work(me, mu=self.alpha, shift=-own)
             me.kept["gradient"] = own + self.alpha * local.value
             me.push(local)
             await me.pull()
@@ -331,7 +387,7 @@ class FedDyn(FedAvg):
     async def serve(self, server: ParameterServer) -> None:
         gradient = 0.0 * server.parameters
         while True:
-            pushes = await server.receive_all(self.take, self.at_least)
+            pushes = await self.receive_round(server)
             moved = sum(push.value for push in pushes)
             gradient = gradient + self.alpha / server.clients * moved
             mean = server.parameters - moved / len(pushes)
@@ -351,18 +407,19 @@ class FedBuff(Algorithm):
 
     name: ClassVar[str] = "fedbuff"
     buffer: int = 4
-    steps: int = 1
+    steps: LocalWork = field(default=1, metadata={READS_TEXT: True})
     server_lr: float = 1.0
     decay: str = "polynomial"
     a: float = 0.5
     b: float = 4.0
 
     def __post_init__(self) -> None:
-        above_0(self, "buffer", "steps", "server_lr")
+        _set_steps(self)
+        above_0(self, "buffer", "server_lr")
         _check_decay(self)
 
     def gradients_per_update(self, workers: int) -> int:
-        return self.buffer * self.steps
+        return self.buffer * mean_steps(self.steps)
 
     def rule(self, workers: int) -> ScheduleRule | None:
         return fedbuff(self.buffer) if self.steps == 1 else None
@@ -409,7 +466,7 @@ class FedAsync(ASGD):
 
     name: ClassVar[str] = "fedasync"
     compensates: ClassVar[bool] = True
-    steps: int = 8
+    steps: LocalWork = field(default=8, metadata={READS_TEXT: True})
     mixing: float = 0.6
     decay: str = "polynomial"
     a: float = 0.5
@@ -417,14 +474,14 @@ class FedAsync(ASGD):
     mu: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps")
+        _set_steps(self)
         if not 0 < self.mixing <= 1:
             raise InputError(f"fedasync: mixing must be above 0 and at most 1, got {self.mixing}")
         at_least(self, 0, "mu")
         _check_decay(self)
 
     def gradients_per_update(self, workers: int) -> int:
-        return self.steps
+        return mean_steps(self.steps)
 
     def rule(self, workers: int) -> ScheduleRule | None:
         return asgd() if self.steps == 1 else None
@@ -443,6 +500,20 @@ class FedAsync(ASGD):
         while True:
             me.push(await me.local_steps(self.steps, mu=self.mu))
             await me.pull()
+
+
+def _set_steps(algorithm: FedAvg | FedBuff | FedAsync) -> None:
+    """Read the steps of an algorithm, which are written as `read_steps` says."""
+    object.__setattr__(algorithm, "steps", read_steps(algorithm.name, algorithm.steps))
+
+
+def _check_partial(algorithm: FedAvg) -> None:
+    """Raise InputError where parts of work would be dropped that clients keep state of."""
+    if not algorithm.partial:
+        raise InputError(
+            f"{algorithm.name}: partial must be true: a client whose work is dropped would go on "
+            "from state that the server does not know of"
+        )
 
 
 def _check_decay(algorithm: FedBuff | FedAsync) -> None:

@@ -264,6 +264,7 @@ class FailingServer(_Node, ParameterServer):
     async def receive_all(self, take: int = 0, at_least: int = 1) -> list[Contribution]:
         if not self.conditions.elastic:
             return await super().receive_all(take, at_least)
+        self._round_begins()
         if self._store.version >= self._state.last_update:
             await self._finish()
         self._round = self.sim.future("the gradients of those who are there")
