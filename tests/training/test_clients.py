@@ -356,7 +356,8 @@ def test_fewer_clients_at_a_time_are_less_stale() -> None:
                 "fedasync(2)",
                 "rennala(3)",
             ),
-            *("ringmaster(3)", "diloco(2)", "delayed-nesterov(2)"),
+            *("ringmaster(3)", "diloco(2)", "delayed-nesterov(2)", "fednova(2)", "feddyn(2)"),
+            "fedavg(steps=2, take=2)",
         ]
     ),
     clients=st.integers(5, 12),
