@@ -181,13 +181,13 @@ def read_rows(file: Path, source: str) -> tuple[list[Row], Counter[tuple[str, st
     with file.open(encoding="utf-8", newline="") as lines:
         for entry in csv.DictReader(lines):
             try:
-                found.append(_row(entry, source))
+                found.append(row_of(entry, source))
             except InputError as error:
                 refused[source, str(error)] += 1
     return found, refused
 
 
-def _row(entry: Mapping[str, str], source: str) -> Row:
+def row_of(entry: Mapping[str, str], source: str) -> Row:
     """Raise InputError for what is no training step of a decoder whose layout is known."""
     if entry["model"] in MAXTEXT_TPU:
         return _maxtext_row(entry, source)
@@ -359,6 +359,8 @@ def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
         scored=0.15 if entry["model"].startswith("bert") else 1.0,
         adapter=16 if entry["task"] == "lora r=16" else 0,
         recipe=stack.recipe,
+        loss=stack.loss,
+        weights=stack.weights,
     )
 
 

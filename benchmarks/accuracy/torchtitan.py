@@ -36,6 +36,7 @@ from paracosm.graphs.transformer import Transformer, architecture, transformer_g
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import OF_GPUS, Replica
 from paracosm.prediction.job import JobPrediction, predict_job
+from paracosm.prediction.memory import device_memory
 from paracosm.profiling.datasheets import durations_on
 
 HARDWARE = "hgx-h100-96gb"
@@ -94,6 +95,7 @@ def main() -> int:
         "memory's bandwidth"
     )
     found = [(row, predicted(row, shares)) for row in rows]
+    reserved = [reserved_bytes(prediction) for _, prediction in found]
     print_table(
         ("run", "measured", "predicted", "error", "memory", "predicted", "error"),
         (
@@ -103,14 +105,14 @@ def main() -> int:
                 f"{rate(row, each):.0f}",
                 signed(rate(row, each) / row.tokens_per_second - 1),
                 f"{row.memory / GIB:.1f} GiB",
-                f"{(each.peak_memory or 0) / GIB:.1f} GiB",
-                signed((each.peak_memory or 0) / row.memory - 1),
+                f"{size / GIB:.1f} GiB",
+                signed(size / row.memory - 1),
             )
-            for row, each in found
+            for (row, each), size in zip(found, reserved, strict=True)
         ),
     )
     errors = [rate(r, p) / r.tokens_per_second - 1 for r, p in found if r not in few]
-    held = [(p.peak_memory or 0) / r.memory - 1 for r, p in found]
+    held = [size / r.memory - 1 for (r, _), size in zip(found, reserved, strict=True)]
     print(
         f"\nrows that set nothing: {len(errors)}, mean error {mape(errors):.1%}, "
         f"worst {max(map(abs, errors)):.1%}; {OTHERS}"
@@ -154,7 +156,9 @@ def _row(entry: Mapping[str, str], where: str) -> Row:
             label += f", {title}" if entry[key] == "yes" else ""
         return Row(
             label=label + (f", {entry['schedule']}" if entry["schedule"] else ""),
-            model=replace(model, recipe="compiled" if compiled else "eager"),
+            model=replace(
+                model, recipe="compiled" if compiled else "eager", loss="separate", weights="single"
+            ),
             strategy=parse_strategy(", ".join(words), int(entry["gpus"])),
             micro_batch=int(entry["local_batch"]) // microbatches,
             tokens_per_second=float(entry["tokens_per_second_per_gpu"]),
@@ -200,6 +204,13 @@ def _efficiencies(name: str, shares: Shares, *, eager: bool) -> Efficiencies:
     if eager:
         own |= dict.fromkeys(("elementwise", "reduction"), share(memory=shares.eager))
     return known.model_copy(update={"devices": {**known.devices, name: own}})
+
+
+def reserved_bytes(prediction: JobPrediction) -> int:
+    """Return the bytes that PyTorch's allocator reserves on the fullest GPU."""
+    memory = device_memory(prediction, find_hardware(HARDWARE).device)
+    assert memory is not None
+    return memory.reserved
 
 
 def rate(row: Row, prediction: JobPrediction) -> float:

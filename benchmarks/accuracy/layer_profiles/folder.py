@@ -17,8 +17,9 @@ from layer_profiles.sizes import Sizes, read_sizes
 from layer_profiles.strategy import plan_strategy
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import build_job
+from paracosm.simulation.memory import peak_memory_of_ranks
 from paracosm.simulation.replay import replay_job
-from paracosm.simulation.static import JobSchedule, peak_memory_of_ranks
+from paracosm.simulation.static import JobSchedule
 
 __all__ = ["Folder", "PlanComparison", "compare_plan", "read_folder"]
 

@@ -86,7 +86,7 @@ def plan_job(
     codebooks = (Codebook(), Codebook(), Codebook((PREVIOUS, NEXT, DATA)))
     written: dict[tuple[object, ...], int] = {}
     writers: list[ProgramWriter] = []
-    resident: list[int] = []
+    throughout: list[dict[str, int]] = []
     program: list[int] = []
     messages: list[Message | None] = [None] * plan.replicas  # from the stage before
     for number, stage in enumerate(plan.stages):
@@ -107,7 +107,8 @@ def plan_job(
                 written[key] = len(writers)
                 writers.append(_write(codebooks, plan, number, kinds[worker], ends, reducing))
                 besides = overhead_of(worker.gpu) if overhead is None else overhead
-                resident.append(round(COPIES * kinds[worker].parameters + besides))
+                held = round(COPIES * kinds[worker].parameters + besides)
+                throughout.append({"parameters": held})
             program.append(written[key])
         messages = onward
     groups, communicator = _groups(plan)
@@ -116,7 +117,7 @@ def plan_job(
         program,
         write_communicators(groups),
         communicator,
-        resident=resident,
+        throughout=throughout,
         labels=[
             f"stage{number}.{replica}"
             for number in range(len(plan.stages))

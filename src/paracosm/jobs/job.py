@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,24 @@ leaves, whoever waits for it; its arrival."""
 
 STEPS = ("forward", "backward", "recompute", "optimizer", "communication", "other")
 """What a task is good for; times are summed by it."""
+
+
+MEMORY = (
+    *("parameters", "gradients", "optimizer", "activations", "collectives", "temporary"),
+    *("master weights", "logits", "inputs"),
+)
+"""What memory of a device is for. `optimizer` are moments and what a step makes on the way,
+`master weights` copies of parameters in single precision; `collectives` what is gathered, reduced
+and sent; `temporary` what backward passes make; `logits` also their copies and gradients."""
+
+
+class Holdings(NamedTuple):
+    """k blocks that tasks take, and give back; of one row in the order in which it does so."""
+
+    row: Ints  # of the task
+    size: Ints  # bytes: above 0 taken at its begin, below 0 given back at its end
+    kind: Codes  # index into `MEMORY`
+    name: Codes  # index into `Job.names`: what it is, "mlp.up"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +61,32 @@ class Program:
     size: Ints  # n bytes that are communicated; 0 for kind "task"
     priority: Codes  # n numbers, the smallest first, for lanes that go by priority
     microbatch: Codes  # n numbers; -1 for tasks that belong to none
-    allocated: Ints  # n bytes that are held from the begin of a task on
-    released: Ints  # n bytes that are no longer held from its end on
-    resident: int = 0  # bytes that are held throughout
+    holdings: Holdings
+    # bytes that are held throughout, by what they are for
+    throughout: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.name)
+
+    @property
+    def resident(self) -> int:
+        """Bytes that are held throughout."""
+        return sum(self.throughout.values())
+
+    @property
+    def allocated(self) -> Ints:
+        """n bytes that are held from the begin of a task on."""
+        return self._moved(1)
+
+    @property
+    def released(self) -> Ints:
+        """n bytes that are no longer held from its end on."""
+        return self._moved(-1)
+
+    def _moved(self, sign: int) -> Ints:
+        moved = np.zeros(len(self), dtype=np.int64)
+        np.add.at(moved, self.holdings.row, np.maximum(sign * self.holdings.size, 0))
+        return moved
 
 
 POLICIES = ("in order", "fifo", "priority")

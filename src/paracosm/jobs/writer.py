@@ -10,7 +10,16 @@ import numpy.typing as npt
 
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
-from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program
+from paracosm.jobs.job import (
+    KINDS,
+    MEMORY,
+    POLICIES,
+    STEPS,
+    Communicators,
+    Holdings,
+    Job,
+    Program,
+)
 from paracosm.network import Stations
 
 COLUMN_TYPES: dict[str, type] = {
@@ -19,6 +28,12 @@ COLUMN_TYPES: dict[str, type] = {
     "role": np.int32,
     "size": np.int64,
 }
+
+
+Use = tuple[str, str]
+"""What memory is for: a kind of `paracosm.jobs.job.MEMORY`, and what it is."""
+
+UNKNOWN: Use = ("temporary", "")
 
 
 class Codebook:
@@ -41,8 +56,7 @@ class ColumnWriter:
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         self.names, self.lanes, self.roles = names, lanes, roles
         self._rows: list[tuple[int, int, int, int, float, int, int]] = []
-        self._allocated: dict[int, int] = {}
-        self._released: dict[int, int] = {}
+        self._holdings: list[tuple[int, int, int, int]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -79,13 +93,18 @@ class ColumnWriter:
         )
         return len(self._rows) - 1
 
-    def allocate(self, size: int, row: int) -> None:
-        """Hold `size` bytes from the begin of a row on."""
-        self._allocated[row] = self._allocated.get(row, 0) + size
+    def allocate(self, size: int, row: int, use: Use = UNKNOWN) -> None:
+        """Hold a block of `size` bytes from the begin of a row on."""
+        self._hold(size, row, use)
 
-    def release(self, size: int, row: int) -> None:
-        """Release `size` bytes at the end of a row."""
-        self._released[row] = self._released.get(row, 0) + size
+    def release(self, size: int, row: int, use: Use = UNKNOWN) -> None:
+        """Release a block of `size` bytes of the same use at the end of a row."""
+        self._hold(-size, row, use)
+
+    def _hold(self, size: int, row: int, use: Use) -> None:
+        if size:
+            kind, name = use
+            self._holdings.append((row, size, MEMORY.index(kind), self.names.code(name)))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         columns = list(zip(*self._rows, strict=True)) or [()] * len(COLUMN_TYPES)
@@ -93,11 +112,15 @@ class ColumnWriter:
             column: np.array(values, dtype=dtype)
             for (column, dtype), values in zip(COLUMN_TYPES.items(), columns, strict=True)
         }
-        for column, held in (("allocated", self._allocated), ("released", self._released)):
-            arrays[column] = np.zeros(len(self._rows), dtype=np.int64)
-            for row, size in held.items():
-                arrays[column][row] = size
         return arrays
+
+    def holdings(self) -> Holdings:
+        """Return the blocks in the order of their rows; a row takes its blocks before it gives."""
+        moved = np.array(self._holdings, dtype=np.int64).reshape(-1, 4)
+        moved = moved[np.lexsort((moved[:, 1] < 0, moved[:, 0]))]
+        return Holdings(
+            moved[:, 0], moved[:, 1], moved[:, 2].astype(np.int32), moved[:, 3].astype(np.int32)
+        )
 
 
 class ProgramWriter(ColumnWriter):
@@ -150,8 +173,8 @@ class ProgramWriter(ColumnWriter):
         if last is not None:
             self.release(size, last)
 
-    def program(self, resident: int = 0) -> Program:
-        """Return the program of the recorded tasks; `resident` bytes are held throughout."""
+    def program(self, throughout: Mapping[str, int] = MappingProxyType({})) -> Program:
+        """Return the program of the recorded tasks, and of bytes that are held `throughout`."""
         placed = np.array(self._placed, dtype=np.int32).reshape(-1, 2)
         return Program(
             **self.arrays(),
@@ -159,7 +182,8 @@ class ProgramWriter(ColumnWriter):
             dependencies=np.array(self._dependencies, dtype=np.int64),
             priority=placed[:, 0].copy(),
             microbatch=placed[:, 1].copy(),
-            resident=resident,
+            holdings=self.holdings(),
+            throughout=throughout,
         )
 
 
@@ -187,7 +211,7 @@ def write_job(
     *,
     speed: Sequence[float] | None = None,
     policies: Mapping[str, str] = MappingProxyType({}),
-    resident: Sequence[int] | None = None,
+    throughout: Sequence[Mapping[str, int]] | None = None,
     labels: Sequence[str] | None = None,
     examples: int | None = None,
     provenance: Mapping[str, Any] = MappingProxyType({}),
@@ -200,7 +224,7 @@ def write_job(
         communicator: R mappings from role to communicator; roles that no program has are left out.
         speed: R relative speeds; 1 by default.
         policies: by lane, where it is not "in order".
-        resident: bytes of each program.
+        throughout: bytes that each program holds throughout, by what they are for.
         labels: R names; "rank 0", ... by default.
 
     Raises:
@@ -235,7 +259,7 @@ def write_job(
         policies=tuple(policies.get(lane, POLICIES[0]) for lane in lanes),
         roles=roles,
         programs=tuple(
-            writer.program(0 if resident is None else resident[number])
+            writer.program({} if throughout is None else throughout[number])
             for number, writer in enumerate(writers)
         ),
         program=np.array(program, dtype=np.int32),
@@ -276,8 +300,7 @@ class Block:
     duration: Floats
     role: Codes
     size: Ints
-    allocated: Ints
-    released: Ints
+    holdings: Holdings
     offsets: Ints
     anchor: Codes
     after: Ints
@@ -342,6 +365,7 @@ class BlockWriter(ColumnWriter):
         after = np.array(self._after, dtype=np.int64).reshape(-1, 2)
         return Block(
             **self.arrays(),
+            holdings=self.holdings(),
             offsets=np.array(self._offsets, dtype=np.int64),
             anchor=after[:, 0].astype(np.int32),
             after=after[:, 1],
@@ -374,22 +398,29 @@ class ProgramOfBlocks:
         self._marks |= {name: first + row for name, row in block.marks.items()}
         return first
 
-    def program(self, resident: int = 0) -> Program:
+    def program(self, throughout: Mapping[str, int] = MappingProxyType({})) -> Program:
         blocks = [block for block, _, _ in self._placed]
-        types = {**COLUMN_TYPES, "allocated": np.int64, "released": np.int64}
         lengths = np.array([len(block) for block in blocks], dtype=np.int64)
+        firsts = np.cumsum(lengths) - lengths
         offsets, dependencies = self._dependencies()
         microbatch = np.array([number for _, number, _ in self._placed], dtype=np.int32)
         return Program(
             **{
                 column: _joined([getattr(block, column) for block in blocks], dtype)
-                for column, dtype in types.items()
+                for column, dtype in COLUMN_TYPES.items()
             },
             offsets=offsets,
             dependencies=dependencies,
             priority=np.zeros(self._length, dtype=np.int32),
             microbatch=np.repeat(microbatch, lengths),
-            resident=resident,
+            holdings=Holdings(
+                np.repeat(firsts, [len(block.holdings.row) for block in blocks])
+                + _joined([block.holdings.row for block in blocks], np.int64),
+                _joined([block.holdings.size for block in blocks], np.int64),
+                _joined([block.holdings.kind for block in blocks], np.int32),
+                _joined([block.holdings.name for block in blocks], np.int32),
+            ),
+            throughout=throughout,
         )
 
     def _dependencies(self) -> tuple[Ints, Ints]:

@@ -176,13 +176,16 @@ def run_strategy_plan(
     config.check()
     asked, model = config.on_workers, config.transformer
     splits = splits_of(asked, asked.resolve_cluster(config.numbers[-1]), seed)
+    device = None if asked.catalogued is None else asked.catalogued.device
     searches: dict[int, Search] = {}
     status = "done"
     try:
         for number in reversed(config.numbers):
             cluster = asked.resolve_cluster(number)
             searches[number] = search_strategies(
-                model, cluster, config.examples, splits, form=asked.context_form
+                *(model, cluster, config.examples, splits),
+                form=asked.context_form,
+                device=device,
             )
             if not searches[number].ranked:
                 if number == config.numbers[-1]:

@@ -387,7 +387,10 @@ class PredictConfig(PredictionFields):
         found = architecture(name, self.shape[0] if self.shape else None)
         if self.lora is not None:
             found = replace(found, adapter=self.lora)
-        return found if self.catalogued is None else replace(found, recipe=self.software.recipe)
+        if self.catalogued is None:
+            return found
+        stack = self.software
+        return replace(found, recipe=stack.recipe, loss=stack.loss, weights=stack.weights)
 
     @cached_property
     def software(self) -> Stack:

@@ -17,9 +17,11 @@ from paracosm.jobs.strategies.plan import plan_of
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import NO_INTERFERENCE, Replica
 from paracosm.network.clock import PICOSECONDS
+from paracosm.results.summaries import DeviceMemory
 from paracosm.simulation.breakdown import PARTS, causes_of, parts_of
+from paracosm.simulation.memory import memory_over_time
 from paracosm.simulation.replay import replay_job
-from paracosm.simulation.static import JobSchedule, memory_over_time
+from paracosm.simulation.static import JobSchedule
 from paracosm.units import format_size
 
 
@@ -48,6 +50,7 @@ class JobPrediction:
     ideal: float | None  # examples/s of the same number of workers that never wait
     equal_ranks: tuple[EqualRanks, ...]  # all ranks, grouped by equal breakdowns
     causes: Mapping[str, float]  # seconds of an iteration by cause, averaged over the workers
+    memory: DeviceMemory | None = None  # of the fullest rank, where its device is known
 
     @property
     def throughput(self) -> float | None:
@@ -198,7 +201,7 @@ def _equal_ranks(
     """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
     groups: dict[tuple[object, ...], list[EqualRanks]] = {}
     programs = schedule.job.programs
-    knows_memory = any(each.resident or each.allocated.any() for each in programs)
+    knows_memory = any(each.resident or len(each.holdings.row) for each in programs)
     for number, first in enumerate(schedule.representative.tolist()):
         ranks = tuple(np.flatnonzero(schedule.class_of == number).tolist())
         parts = parts_of(causes[number])

@@ -12,6 +12,7 @@ from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
 from paracosm.graphs.transformer.share import describe_routing
 from paracosm.jobs.strategies.build import check_changes
+from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
@@ -21,6 +22,7 @@ from paracosm.prediction.job import (
     ideal_throughput,
     predict_job,
 )
+from paracosm.prediction.memory import device_memory
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
@@ -49,7 +51,7 @@ from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary
 from paracosm.results.kind import with_unchanged
 from paracosm.simulation.breakdown import job_timeline
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -88,14 +90,14 @@ def run_prediction(
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
+    memory = None
     if replica.hardware is not None:
-        room, needs = replica.hardware.device.memory, prediction.peak_memory or 0
-        if needs > room:
-            misfit = f"Does not fit: needs {format_size(needs)} of {format_size(room)}."
-            prediction = replace(prediction, bottleneck=f"{prediction.bottleneck} {misfit}")
+        alone = Replica(replica.graph, prediction.duration, replica.asynchronous, replica.launch)
+        job = predict_job(alone, replica.hardware.cluster(1), Strategy())
+        memory = device_memory(job, replica.hardware.device)
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
-    summary = summarise(prediction, measured, replica.found.probe, facts)
+    summary = summarise(prediction, measured, replica.found.probe, facts, memory)
     return PredictionRun(summary, timeline_of(prediction))
 
 
@@ -136,7 +138,10 @@ def _chosen(
     cluster = changed.resolve_cluster(workers)
     splits = splits_of(changed, cluster, seed)
     examples = config.global_batch or workers
-    found = search_strategies(model, cluster, examples, splits, progress, config.context_form)
+    device = None if changed.catalogued is None else changed.catalogued.device
+    found = search_strategies(
+        *(model, cluster, examples, splits, progress), form=config.context_form, device=device
+    )
     best = fastest(found, cluster).candidate
     search = StrategySearch(
         ranked=ranked_strategies(found, NEXT),
@@ -173,12 +178,13 @@ def _run_on_cluster(
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
     check_changes(replica, largest, strategy, changed.of_collectives)
+    of_memory = None if timed.hardware is None or devices.durations else timed.hardware.device
 
     def predicted(
         asked: PredictConfig, index: int, cluster: Cluster | None = None
     ) -> JobPrediction:
         workers, strategy = asked.jobs[index]
-        return predict_job(
+        job = predict_job(
             replica,
             asked.resolve_cluster(workers) if cluster is None else cluster,
             strategy,
@@ -188,6 +194,7 @@ def _run_on_cluster(
             ideal=ideal_throughput(replica, strategy),
             changes=asked.of_collectives,
         )
+        return job if of_memory is None else replace(job, memory=device_memory(job, of_memory))
 
     def gain(version: PredictConfig, job: JobPrediction) -> float | None:
         """Return by how much the largest job is faster with links that are twice as fast."""

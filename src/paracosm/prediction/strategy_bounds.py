@@ -141,6 +141,13 @@ class TimedSplit:
         return np.asarray(size / size.sum())
 
     @cached_property
+    def _gradients(self) -> int:
+        """Bytes of the gradients."""
+        storages = self.replica.graph.storages
+        made = self._layers.gradient_bytes(storages.first, storages.last, storages.size)
+        return int(made.sum())
+
+    @cached_property
     def _begins(self) -> dict[int, list[int]]:
         return {}
 
@@ -196,14 +203,19 @@ class TimedSplit:
         graph, pp = self.replica.graph, strategy.pipeline
         shared = strategy.sharing()[1]
         parameters, states = graph.resident["parameters"], graph.resident["optimizer"]
+        master = graph.resident.get("master weights", 0)
+        kind = graph.provenance.get("weights")
         zero = SHARDINGS.index(strategy.sharding)
+        if zero == 3 and kind == "single":
+            parameters -= master // 2  # whose shards are the master weights
+        states += master
         if strategy.expert > 1:
             held = (parameters + states) / (strategy.replicas if zero == 3 else 1)
             held = held if zero in (0, 3) else parameters
         else:
             held = parameters / (shared if zero == 3 else 1) + states / (shared if zero else 1)
-            if strategy.microbatches > 1:
-                held += 2 * parameters / (shared if zero > 1 else 1)
+            if strategy.microbatches > 1 or kind == "buffers":
+                held += self._gradients / (shared if zero > 1 else 1)
         under_way = np.minimum(strategy.microbatches, pp - np.arange(pp))
         kept = self._by_stage(pp, self._kept[strategy.recompute])
         return float((held * self._by_stage(pp, self._share) + under_way * kept).max())

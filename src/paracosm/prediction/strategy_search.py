@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.hardware import Device
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer
 from paracosm.graphs.transformer.share import Share
@@ -21,6 +22,7 @@ from paracosm.prediction.candidates import Candidate, candidates, check_divisibl
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import JobPrediction, predict_job
+from paracosm.prediction.memory import device_memory
 from paracosm.prediction.replica import Progress, find_replica
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
 from paracosm.units import format_size
@@ -70,6 +72,8 @@ def search_strategies(
     replicas: Callable[[Candidate], TimedSplit],
     progress: Progress | None = None,
     form: str = "auto",
+    *,
+    device: Device | None = None,
 ) -> Search:
     """Return the strategies of all workers of a cluster, the fastest first.
 
@@ -83,6 +87,8 @@ def search_strategies(
         replicas: one rank's part of the model, by how a candidate divides it.
         progress: called with the number of predicted strategies.
         form: in which ranks that share a sequence exchange keys and values.
+        device: of the catalogue, that all nodes have; without it what its allocator, CUDA and NCCL
+            hold is not counted.
 
     Raises:
         InputError: no strategy of the model can use all workers.
@@ -116,16 +122,16 @@ def search_strategies(
             _, number, level = heappop(queue)
             candidate = _recomputing(found[number], RECOMPUTED[level])
             split = replicas(candidate)
-            job, fits = _predict(split, cluster, candidate, memory)
+            job, needs = _predict(split, cluster, candidate, memory, device)
             predicted += 1
             if progress is not None:
                 progress(predicted, None)
-            if fits:
+            if memory is None or needs <= memory:
                 large.pop(number, None)
                 fitting.append(_predicted(candidate, job, split))
                 best = min(best, fitting[-1].per_example)
                 continue
-            large[number] = TooLarge(candidate, job.peak_memory or 0)
+            large[number] = TooLarge(candidate, needs)
             if (again := entry(number, level + 1)) is not None:
                 heappush(queue, again)
     except KeyboardInterrupt:
@@ -144,14 +150,32 @@ def search_strategies(
 
 
 def _predict(
-    split: TimedSplit, cluster: Cluster, candidate: Candidate, memory: float | None
-) -> tuple[JobPrediction, bool]:
-    """Predict a candidate, and say whether it fits; first one that takes all memory sooner."""
+    split: TimedSplit,
+    cluster: Cluster,
+    candidate: Candidate,
+    memory: float | None,
+    device: Device | None,
+) -> tuple[JobPrediction, float]:
+    """Predict a candidate; return what it needs, too. First one that takes all memory sooner."""
+    needs = 0.0
     for strategy in dict.fromkeys((_filled(candidate.strategy), candidate.strategy)):
         job = predict_job(split.replica, cluster, strategy)
-        if memory is not None and (job.peak_memory or 0) > memory:
-            return job, False
-    return job, True
+        needs = needs or _needs(job, memory, device)
+        if memory is not None and needs > memory:
+            break
+    return job, needs
+
+
+def _needs(job: JobPrediction, memory: float | None, device: Device | None) -> float:
+    """Return the bytes that a job needs on its fullest device, more than there are if it does not
+    fit; what is not in tensors is looked at where these fit."""
+    peak = float(job.peak_memory or 0)
+    if device is None or memory is None or peak > memory:
+        return peak
+    held = device_memory(job, device)
+    if held is None or held.verdict != "does not fit":
+        return peak
+    return max(float(held.total), memory + 1)
 
 
 def _order(each: Predicted) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from paracosm.prediction.job import EqualRanks, JobPrediction
 from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
-from paracosm.results.summaries import Measured, OneReplica
+from paracosm.results.summaries import DeviceMemory, Measured, OneReplica
 from paracosm.timeline.analysis import largest_share
 from paracosm.units import format_duration, format_size
 
@@ -23,7 +23,11 @@ PLACES = 30  # of the model that a summary lists
 
 
 def summarise(
-    prediction: Prediction, measured: IterationTiming | None, probe: float, facts: Mapping[str, Any]
+    prediction: Prediction,
+    measured: IterationTiming | None,
+    probe: float,
+    facts: Mapping[str, Any],
+    memory: DeviceMemory | None = None,
 ) -> IterationSummary:
     """Summarise a prediction; `probe` is its seconds next to the ops' timings, 0 without one."""
     return IterationSummary(
@@ -45,7 +49,10 @@ def summarise(
         breakdown={**of_ops(prediction), "lane": dict(prediction.lanes)},
         phases=_phases(prediction),
         peak_memory=prediction.peak_memory,
-        bottleneck=prediction.bottleneck,
+        bottleneck=" ".join(
+            filter(None, [prediction.bottleneck, memory.sentence if memory else ""])
+        ),
+        memory=memory,
         measured=None if measured is None else _compared(prediction, measured, probe),
     )
 
@@ -159,6 +166,7 @@ def summarise_jobs(
         fits=rows[-1].fits,
         misfits=rows[-1].misfits or [],
         bottleneck=rows[-1].bottleneck or "",
+        memory=last.memory,
         throughput=rows,
         breakdown={
             **of_ops(alone),
@@ -182,7 +190,8 @@ def summarise_jobs(
 
 
 def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> ThroughputRow:
-    too_large = misfits(job)
+    too_large, memory = misfits(job), job.memory
+    fits = not too_large if memory is None else memory.verdict != "does not fit"
     known = job.peak_memory is not None and all(
         job.cluster.node(name).memory is not None for name in job.schedule.job.labels
     )
@@ -201,7 +210,7 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
         interval=interval(job.interval),
         breakdown=job.parts,
         peak_memory=job.peak_memory,
-        fits=False if too_large else True if known else None,
+        fits=fits if known or not fits else None,
         misfits=too_large,
         if_twice_as_fast=None if gain is None else {"links": gain},
         energy=job.cluster.energy(job.iteration_time, computed),
@@ -224,7 +233,12 @@ def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
 
 
 def misfits(job: JobPrediction) -> list[str]:
-    """Return a sentence for each kind of ranks whose node has too little memory."""
+    """Return a sentence for each kind of ranks whose node has too little memory, or hardly enough.
+
+    Where the device is known, that counts what its allocator, CUDA and NCCL hold as well.
+    """
+    if job.memory is not None:
+        return [job.memory.sentence] if job.memory.sentence else []
     found = []
     labels = job.schedule.job.labels
     for group in job.equal_ranks:

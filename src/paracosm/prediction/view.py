@@ -25,7 +25,7 @@ from paracosm.results import (
 )
 from paracosm.results.charts import PARTS, shown_parts
 from paracosm.results.comparison import best_sentence
-from paracosm.results.summaries import Measured, OneReplica
+from paracosm.results.summaries import DeviceMemory, Measured, OneReplica
 from paracosm.results.view import (
     Figure,
     Known,
@@ -39,7 +39,7 @@ from paracosm.results.view import (
     table,
     unless_failed,
 )
-from paracosm.units import format_between, format_duration, format_energy
+from paracosm.units import format_between, format_duration, format_energy, format_size
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
 ROWS = 10  # of a table of ops or places
@@ -161,6 +161,27 @@ def _energy(summary: Summary) -> str | None:
     return None if joules is None else f"{format_energy(joules)} {step}"
 
 
+def _fits(summary: Known) -> str | None:
+    if (memory := summary.get("memory")) is not None:
+        verdict = str(memory["verdict"])
+        return {"fits": "yes", "does not fit": "no"}.get(verdict, verdict)
+    fits = summary.get("fits")
+    return None if fits is None else "yes" if fits else "no"
+
+
+def _reserved(summary: Known) -> str | None:
+    if (memory := summary.get("memory")) is None:
+        return None
+    total, capacity, allocated, beyond = map(
+        format_size,
+        (
+            *(memory["total"], memory["capacity"], memory["allocated"]),
+            memory["reserved"] - memory["allocated"],
+        ),
+    )
+    return f"{total} of {capacity}: {allocated} in tensors, {beyond} kept by the allocator"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "n"),
     "Shape": figure("shape"),
@@ -181,7 +202,8 @@ FIGURES: Mapping[str, Figure] = {
     "Efficiency": figure("efficiency", "%"),
     f"At least {HALF:.0%} efficient": _of_job(lambda s: _efficient_up_to(s.throughput)),
     "Peak memory": figure("peak_memory", "B"),
-    "Fits into memory": figure("fits", lambda fits: "yes" if fits else "no"),
+    "Fits into memory": _fits,
+    "Memory": _reserved,
     "Coverage": figure("coverage", _coverage),
 }
 
@@ -359,11 +381,23 @@ def _tables(summary: Summary) -> list[Table]:
                 strategies_table("Fastest strategies", ranked, {}),
                 _scaling(several),
                 _ranks(summary.breakdown["ranks"]),
+                *_memory(summary.memory),
                 *_times(summary, ", one replica"),
             ]
         case IterationSummary():
-            return _times(summary, "")
+            return [*_memory(summary.memory), *_times(summary, "")]
     return []
+
+
+def _memory(memory: DeviceMemory | None) -> list[Table]:
+    if memory is None:
+        return []
+    columns: Mapping[str, Figure] = {
+        "held for": figure("what"),
+        "bytes": figure("bytes", "B"),
+        "by": figure("source"),
+    }
+    return [table(f"Memory of {memory.rank}", memory.lines, columns)]
 
 
 def strategies_table(

@@ -453,6 +453,8 @@ class _TimedGraph(Summary):
     peak_memory: int | None
     bottleneck: str
     measured: Measured | None
+    #: on hardware of the catalogue, as a list; None on others
+    memory: DeviceMemory | None = None
 
 
 class IterationSummary(_TimedGraph):
@@ -461,6 +463,40 @@ class IterationSummary(_TimedGraph):
     verb: ClassVar[str] = "predict"
     kind: Literal["iteration"] = "iteration"
     phases: Mapping[str, Seconds]
+
+
+class MemoryLine(JsonObject):
+    """What holds memory of a device: `bytes`, and the `source` that says how many."""
+
+    what: str
+    bytes: int
+    source: str
+
+
+class DeviceMemory(JsonObject):
+    """The memory of the rank that comes closest to its device's.
+
+    Attributes:
+        rank: its name.
+        lines: what it holds when most is held; they add up to `total`.
+        allocated: bytes of tensors.
+        reserved: bytes that the allocator keeps for them.
+        total: bytes reserved, and those of the framework and its collectives.
+        capacity: bytes of the device.
+        retries: times in an iteration that the allocator gives back what is unused, to make room.
+        verdict: "fits", "tight" or "does not fit".
+        sentence: what that means; empty where it fits.
+    """
+
+    rank: str
+    lines: Sequence[MemoryLine]
+    allocated: int
+    reserved: int
+    total: int
+    capacity: int
+    retries: int
+    verdict: str
+    sentence: str
 
 
 class OneReplica(JsonObject):
@@ -737,7 +773,7 @@ class ScriptMemory(JsonObject):
     Attributes:
         allocated: bytes that tensors hold at most in an iteration; `by_kind` what they are for.
         reserved: bytes that PyTorch's allocator holds for them.
-        overhead: bytes of CUDA and NCCL, assumed.
+        overhead: bytes of CUDA and NCCL, published.
         capacity: bytes of the device.
         verdict: "fits", "tight" or "does not fit".
         modules: those that hold most when most is allocated: `name`, the `count` of modules whose

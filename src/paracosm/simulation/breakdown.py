@@ -8,7 +8,8 @@ from paracosm.arrays import Floats, Ints
 from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.work import WITHIN
 from paracosm.network.clock import PICOSECONDS
-from paracosm.simulation.static import JobSchedule, memory_over_time
+from paracosm.simulation.memory import memory_over_time
+from paracosm.simulation.static import JobSchedule
 from paracosm.timeline.analysis import breakdown
 from paracosm.timeline.timeline import Labels, Timeline
 

@@ -57,32 +57,6 @@ class JobSchedule:
         return slice(int(self.first[number]), int(self.first[number + 1]))
 
 
-def memory_over_time(schedule: JobSchedule, rank: int) -> tuple[Floats, Ints]:
-    """Return k instants in seconds, ascending, and the bytes that a rank holds from each on.
-
-    A task's allocations count from the instant at which it takes its lane, and what it releases
-    is free when it ends; at one instant tasks do so in the order of their rows.
-    """
-    program = schedule.job.programs[schedule.job.program[rank]]
-    tasks = schedule.tasks_of(rank)
-    takes, gives = np.flatnonzero(program.allocated), np.flatnonzero(program.released)
-    instants = np.concatenate((schedule.end[tasks][gives], schedule.arrive[tasks][takes]))
-    change = np.concatenate((-program.released[gives], program.allocated[takes]))
-    rows = np.concatenate((2 * gives + 1, 2 * takes))  # a task takes before it gives
-    order = np.lexsort((rows, instants))
-    held = program.resident + np.cumsum(change[order])
-    return (
-        np.concatenate(([0.0], instants[order])),
-        np.concatenate(([program.resident], held)).astype(np.int64),
-    )
-
-
-def peak_memory_of_ranks(schedule: JobSchedule) -> Ints:
-    """Return the most bytes that each of R ranks holds at a time."""
-    peaks = [int(memory_over_time(schedule, rank)[1].max()) for rank in schedule.representative]
-    return np.array(peaks, dtype=np.int64)[schedule.class_of]
-
-
 @dataclass(frozen=True, eq=False)
 class Played:
     """The chains of a static job after its replay, in picoseconds."""

@@ -30,7 +30,7 @@ from layer_profiles.parts import BUFFER, message_of, part_of
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import build_job
 from paracosm.simulation import replay_job
-from paracosm.simulation.static import peak_memory_of_ranks
+from paracosm.simulation.memory import peak_memory_of_ranks
 
 SAILOR = Path(__file__).parents[2] / "data" / "sailor"
 PLANS = SAILOR / "validation" / "clariden" / "OPT-350"

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import Storage, iterations, recording
 
-from paracosm.emulation.device.allocator import parse_settings
 from paracosm.emulation.device.memory_model import held_by_kind, memory_use, played_allocator
-from paracosm.emulation.device.recording import MEMORY, OP, RELEASE
+from paracosm.emulation.device.recording import OP, RELEASE
 from paracosm.errors import InputError
+from paracosm.jobs.job import MEMORY
+from paracosm.simulation.caching_allocator import parse_settings
 
 KIB, MIB = 1 << 10, 1 << 20
 PARAMETERS, GRADIENTS, ACTIVATIONS = (

@@ -14,7 +14,8 @@ from paracosm.cluster.hardware import find_hardware
 from paracosm.emulation.device.durations import device_durations
 from paracosm.emulation.device.memory_model import held_by_kind, memory_use
 from paracosm.emulation.device.memory_savings import savings
-from paracosm.emulation.device.recording import MEMORY, load_recording
+from paracosm.emulation.device.recording import load_recording
+from paracosm.jobs.job import MEMORY
 
 SCRIPT = Path(__file__).parent / "scripts" / "tracked.py"
 RANKS, WIDTH, DEPTH, CLASSES, BATCH = 8, 512, 4, 1000, 4096

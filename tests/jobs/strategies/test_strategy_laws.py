@@ -15,7 +15,7 @@ from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import SCHEDULES, SHARDINGS, Strategy
 from paracosm.jobs.strategies.work import Replica
 from paracosm.simulation import replay_job
-from paracosm.simulation.static import memory_over_time
+from paracosm.simulation.memory import memory_over_time
 
 
 @st.composite

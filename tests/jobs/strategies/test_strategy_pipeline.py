@@ -17,7 +17,7 @@ from paracosm.jobs.check import check_job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.jobs.strategies.rank import order_of
 from paracosm.simulation import replay_job
-from paracosm.simulation.static import peak_memory_of_ranks
+from paracosm.simulation.memory import peak_memory_of_ranks
 
 
 def free(ranks: int):  # a cluster on which messages cost nothing

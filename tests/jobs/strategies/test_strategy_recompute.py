@@ -10,7 +10,7 @@ from paracosm.cluster import switch
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.static import peak_memory_of_ranks
+from paracosm.simulation.memory import peak_memory_of_ranks
 
 
 def test_each_layer_is_computed_again_before_its_backward_pass() -> None:

@@ -12,7 +12,7 @@ from paracosm.cluster.cluster import Cluster, hierarchical, ring, star, switch
 from paracosm.cluster.link import Link, Sharing
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.static import peak_memory_of_ranks
+from paracosm.simulation.memory import peak_memory_of_ranks
 
 
 def makespan(replica: Replica, text: str, cluster: Cluster) -> float:

@@ -13,8 +13,8 @@ from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
+from paracosm.simulation.memory import peak_memory_of_ranks
 from paracosm.simulation.replay import replay
-from paracosm.simulation.static import peak_memory_of_ranks
 
 OPS = [Op("aten.mm.default"), Op("aten.item.default"), Op("synchronize"), Op("aten.view.default")]
 

@@ -12,7 +12,7 @@ from paracosm.cluster import Link, switch
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica
 from paracosm.jobs.strategies.rank import order_of
-from paracosm.simulation.static import memory_over_time
+from paracosm.simulation.memory import memory_over_time
 
 
 def halves(count: int, forward: float, inputs: float, weights: float) -> Replica:

@@ -67,6 +67,6 @@ def two_stages(batches: int, forward: float, backward: float, transfer: float) -
         [0, 1],
         write_communicators([(0, 1), (1, 0)]),
         [{"next": 0, "from next": 1}, {"previous": 0, "back": 1}],
-        resident=[1000, 2000],
+        throughout=[{"parameters": 1000}, {"parameters": 2000}],
         labels=["worker0", "worker1"],
     )

@@ -1,6 +1,7 @@
 """Commercial hardware: datasheets, nodes, and the efficiencies that ops reach."""
 
 from paracosm.cluster.hardware.catalogue import (
+    Device,
     Hardware,
     add_to_catalogue,
     find_hardware,
@@ -10,6 +11,7 @@ from paracosm.cluster.hardware.efficiency import Efficiencies, load_efficiencies
 from paracosm.cluster.hardware.stacks import Stack, find_stack, load_stacks
 
 __all__ = [
+    "Device",
     "Efficiencies",
     "Hardware",
     "Stack",

@@ -43,6 +43,14 @@ class Stack(BaseModel):
         "ring",
         description="how ranks that share a sequence exchange keys and values where nothing says",
     )
+    loss: Literal["separate", "returned", "in place", "fused", "chunked"] = Field(
+        "separate",
+        description="what a loss holds of logits, as `graphs.transformer.Transformer` has it",
+    )
+    weights: Literal["copies", "buffers", "single"] = Field(
+        "single",
+        description="what is held of parameters, as `graphs.transformer.Transformer` has it",
+    )
     whole_iterations: bool = Field(
         False,
         description="whether what products and attention reach is from whole iterations of it "

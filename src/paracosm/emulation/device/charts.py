@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.emulation.device.memory_model import held_by_kind
-from paracosm.emulation.device.recording import FILE, MEMORY, Recording, load_recording
+from paracosm.emulation.device.recording import FILE, Recording, load_recording
 from paracosm.errors import InputError
+from paracosm.jobs.job import MEMORY
 from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, HOST
 from paracosm.results.chart import Area, Axis, Chart, Floats, Level, Mark, Sections
 from paracosm.results.charts import Part, bar_chart, breakdown_chart

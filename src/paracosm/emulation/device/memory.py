@@ -10,8 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from paracosm.emulation.device.allocator import LEAST, Block, CachingAllocator
-from paracosm.emulation.device.recording import MEMORY
+from paracosm.jobs.job import MEMORY
+from paracosm.simulation.caching_allocator import LEAST, Block, CachingAllocator
 
 
 class DeviceMemory:

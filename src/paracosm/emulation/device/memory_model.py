@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.arrays import Codes, Ints
-from paracosm.emulation.device.allocator import Block, CachingAllocator, parse_settings
-from paracosm.emulation.device.recording import MEMORY, RELEASE, Recording
-
-CONTEXT = 512 << 20
-"""Bytes that CUDA and its libraries take of the device before any tensor: assumed."""
-
-NCCL_BUFFERS = 256 << 20
-"""Bytes that NCCL takes for its channels where there is more than one rank: assumed."""
-
-TIGHT = 0.92
-"""Share of the device's memory from which on a job may not fit, by what is not modelled."""
+from paracosm.cluster.hardware.device_memory import (
+    CONTEXT,
+    Verdict,
+    communicator_bytes,
+    verdict_of,
+)
+from paracosm.emulation.device.recording import RELEASE, Recording
+from paracosm.jobs.job import MEMORY
+from paracosm.simulation.caching_allocator import Block, CachingAllocator, parse_settings
 
 _LISTED = 10  # modules
 _OUTSIDE = "outside of any module"
@@ -55,11 +53,9 @@ class MemoryUse:
         return self.reserved + self.overhead
 
     @property
-    def verdict(self) -> str:
-        """Say whether it is within the device's memory: "fits", "tight" or "does not fit"."""
-        if self.is_full:
-            return "does not fit"
-        return "tight" if self.retries or self.total > TIGHT * self.capacity else "fits"
+    def verdict(self) -> Verdict:
+        """Say whether it is within the device's memory."""
+        return verdict_of(self.total, self.capacity, self.retries, is_full=self.is_full)
 
 
 def memory_use(recording: Recording, capacity: int) -> MemoryUse:
@@ -74,7 +70,8 @@ def memory_use(recording: Recording, capacity: int) -> MemoryUse:
     first = first_of_last_iteration(recording)
     at = first + int(np.argmax(total[first:])) if len(total) > first else 0
     by_kind = {kind: int(held[code, at]) for code, kind in enumerate(MEMORY) if held[code, at]}
-    overhead = CONTEXT * is_gpu + (NCCL_BUFFERS if recording.world_size > 1 else 0)
+    rings = sum(communicator_bytes(len(ranks)) for ranks in recording.groups.values())
+    overhead = (CONTEXT + rings) * is_gpu
     limit = capacity - overhead
     reserved, retries = int(total.max(initial=0)), 0  # by malloc, on a CPU
     is_full = reserved > limit

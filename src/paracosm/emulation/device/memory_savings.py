@@ -22,13 +22,13 @@ from paracosm.emulation.device.program import lanes_of
 from paracosm.emulation.device.recording import (
     COLLECTIVE,
     COPY,
-    MEMORY,
     OP,
     Call,
     Recording,
     Storages,
 )
 from paracosm.graphs.graph import PHASES
+from paracosm.jobs.job import MEMORY
 from paracosm.jobs.strategies.work import COMMUNICATION
 
 _FORWARD, _BACKWARD = PHASES.index("forward"), PHASES.index("backward")

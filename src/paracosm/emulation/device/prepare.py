@@ -22,7 +22,6 @@ from torch.optim.optimizer import (
 
 from paracosm.emulation.backend.install import install
 from paracosm.emulation.config import RecordedDevice, Setting
-from paracosm.emulation.device.allocator import VARIABLES, CachingAllocator, parse_settings
 from paracosm.emulation.device.assumptions import assumptions_of
 from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
 from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
@@ -53,6 +52,7 @@ from paracosm.emulation.rank.launchers import keep_device
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import Iteration, Note, RecordWriter
 from paracosm.errors import InputError
+from paracosm.simulation.caching_allocator import VARIABLES, CachingAllocator, parse_settings
 
 
 def prepare_device(

@@ -23,6 +23,7 @@ from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import read_parquet, sealing
 from paracosm.graphs.graph import PHASES, Op
+from paracosm.jobs.job import MEMORY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,9 +51,6 @@ Row = tuple[int, int, int, int, int, int, int]
 
 HOST = -1
 """The stream of what the host waits for, or of a collective of tensors of the host."""
-
-MEMORY = ("parameters", "gradients", "optimizer", "activations", "collectives", "temporary")
-"""Kinds of memory."""
 
 
 @dataclass(frozen=True, slots=True)

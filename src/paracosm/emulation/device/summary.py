@@ -416,7 +416,7 @@ def _origins(
         "communication": f"modelled: {links}, algorithm {config.algorithm}",
         "computing beside collectives": f"published: {config.slowed:g} times as long",
         "other ranks": "assumed: do what the recorded ones do",
-        "memory": f"recorded: tensors; modelled: the allocator; assumed: "
+        "memory": f"recorded: tensors; modelled: the allocator; published: "
         f"{format_size(overhead)} of CUDA and NCCL",
     }
 

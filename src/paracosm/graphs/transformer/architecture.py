@@ -9,6 +9,8 @@ from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
 
 Recipe = Literal["megatron", "compiled", "eager"]
+Loss = Literal["separate", "returned", "in place", "fused", "chunked"]
+Weights = Literal["copies", "buffers", "single"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,20 @@ class Transformer:
     half precision, with attention that writes its scores, dropout, and gradients reduced in half
     precision. "compiled" and "eager": flash attention, no dropout, gradients reduced in single
     precision; element-wise ops are fused by a compiler, or separate.
+
+    `loss` says what the loss holds of logits. "separate": a copy in single precision, the logarithm
+    of its softmax, which the backward pass needs, and backward two gradients of that size
+    (`torch.nn.functional.cross_entropy`, op by op). "returned": besides, the model returns logits,
+    which are held with their copy until the loss is differentiated (Transformers). "in place": one
+    copy in single precision, of which softmax and gradient take the place (Megatron's
+    `vocab_parallel_cross_entropy`). "fused": the logits alone (compiled, or in Triton: what a
+    kernel needs it computes again). "chunked": not even these, but those of some tokens at a time,
+    as large as the residual stream, and its gradient (Liger's `fused_linear_cross_entropy`).
+
+    `weights` says what is held of parameters. "copies": in half precision, and master weights in
+    single (DeepSpeed). "buffers": besides, gradients have one buffer that is there from the
+    beginning on (Megatron-Core, `param_and_grad_buffer.py`). "single": in single precision, cast
+    when they are used, so that ranks that share them have them once (PyTorch's FSDP, MaxText).
 
     Raises:
         InputError: a size that is not positive; sizes that do not divide each other; experts
@@ -49,6 +65,8 @@ class Transformer:
     # weights are frozen (Hu et al., "LoRA", 2021); 0 where all weights are trained
     adapter: int = 0
     recipe: Recipe = "megatron"
+    loss: Loss | Literal[""] = ""  # "in place" of recipe megatron, else "separate"
+    weights: Weights = "copies"
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "sequence", "vocabulary"):
@@ -62,6 +80,8 @@ class Transformer:
             )
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
         object.__setattr__(self, "inner", self.inner or 4 * self.width)
+        usual = "in place" if self.recipe == "megatron" else "separate"
+        object.__setattr__(self, "loss", self.loss or usual)
         if self.heads % self.kv_heads:
             raise InputError(
                 f"transformer: {self.kv_heads} heads of keys do not divide {self.heads} heads"

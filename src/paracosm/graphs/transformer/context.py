@@ -27,7 +27,7 @@ overlap nothing either (its documentation of `cp_comm_type`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paracosm.graphs.graph import Op
 from paracosm.graphs.transformer.ops import (
@@ -63,10 +63,12 @@ def attend(share: Share, *, backward: bool) -> Iterator[Step]:
 
 
 def _core(share: Share, op: Op, backward: bool) -> Step:
-    """Return the last attention of a pass, forward with what it keeps: output, and the logarithms
-    of the sums of each row's exponentials."""
+    """Return the last attention of a pass with what it keeps: forward output, and the logarithms
+    of the sums of each row's exponentials; backward gradients of queries, keys and values."""
     if backward:
-        return Step(PLACE, op)
+        size = _Sizes.of(share)
+        last = "attention.qkv" if share.model.fused_qkv else "attention.value"
+        return Step(PLACE, op, ((size.queries + size.keys, last),))
     result = HALF * share.tokens * share.heads * share.model.head_width
     logarithms = SINGLE * share.tokens * share.heads
     return Step(PLACE, op, ((result, "attention.out"), (logarithms, PLACE)))
@@ -114,7 +116,7 @@ def _gather(share: Share, *, backward: bool) -> Iterator[Step]:
         causal=False,
     )
     yield Step(PLACE, all_gather(whole, ranks, "context"))
-    yield _core(share, op, backward)
+    yield replace(_core(share, op, backward), during=whole)
     if backward:
         yield Step(PLACE, reduce_scatter(whole, ranks, "context"))
 
@@ -169,7 +171,8 @@ def _pieces_backward(share: Share) -> Iterator[Step]:
             gradients = Step(PLACE, permute(of_keys), overlaps=eager)
             exchanges.insert(eager and number < ranks - 1, gradients)
         yield from exchanges
-        yield Step(PLACE, _flash(share, backward=True, repeated=True, first=not number))
+        op = _flash(share, backward=True, repeated=True, first=not number)
+        yield _core(share, op, backward=True) if number == ranks - 1 else Step(PLACE, op)
         moved = size.queries + size.repeated
         yield Step(PLACE, streaming("context.add", 3 * moved, 2 * moved))
         if eager:

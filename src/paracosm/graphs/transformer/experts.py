@@ -84,8 +84,11 @@ def experts_backward(share: Share, layer: int) -> Iterator[Step]:
         yield Step("experts.scatter", all_gather(done * token, parts))
     held = model.experts // split.expert
     sizes = (model.width, share.inner)
-    yield from linear_backward(share, "experts.down", done, *sizes, groups=held)
-    yield Step("experts.gelu", activation(share, of_expert, backward=True))
+    yield from linear_backward(
+        share, "experts.down", done, *sizes, groups=held, needed_by="experts.gelu"
+    )
+    kept = (((model.matrices - 1) * of_expert, "experts.gate" if model.gated else "experts.up"),)
+    yield Step("experts.gelu", activation(share, of_expert, backward=True), kept)
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
         yield from linear_backward(share, place, done, *reversed(sizes), groups=held)
     if parts > 1:

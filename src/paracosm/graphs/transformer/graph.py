@@ -8,7 +8,7 @@ from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op, decode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.layer import layer_backward, layer_forward
-from paracosm.graphs.transformer.ops import HALF, Step, all_gather, product, streaming
+from paracosm.graphs.transformer.ops import HALF, Kept, Step, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
 from paracosm.graphs.transformer.steps import for_weights, norm, norm_backward, total
 
@@ -68,9 +68,16 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
     # In single precision: weights and two moments, with Megatron also gradients; or two moments in
     # half precision.
     states = 16 if model.recipe == "megatron" else 4 if share.in_half_precision else 12
+    master = 0 if share.in_half_precision else 4
+    buffer = 4 if model.recipe == "megatron" and model.weights == "buffers" else 0
     return build_graph(
         nodes,
-        resident={"parameters": HALF * held, "optimizer": states * trained},
+        resident={
+            "parameters": HALF * held,
+            **({"master weights": master * trained} if master * trained else {}),
+            "optimizer": (states - master - buffer) * trained,
+            **({"gradients": buffer * trained} if buffer * trained else {}),
+        },
         provenance={
             "model": "transformer",
             "source": "published sizes",
@@ -88,6 +95,9 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
             "ep": split.expert,
             "float8": split.float8 or "no",
             "states": split.states,
+            "weights": model.weights,
+            # share of the parameters that embedding and head have in common
+            "tied": share.vocabulary * model.width / held if model.tied else 0.0,
         },
         where="transformer",
     )
@@ -132,6 +142,8 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
             group=group,
             allocates=(
                 *((size, last[user]) for size, user in step.kept),
+                *([(step.handed, index + 1)] if step.handed else []),
+                *([(step.during, index)] if step.during else []),
                 *([(step.gradient, -1)] if step.gradient else []),
             ),
         )
@@ -283,19 +295,29 @@ def _head_forward(share: Share) -> Iterator[Step]:
 
     The loss is computed in single precision, in eager steps. Megatron: cast, maximum, difference,
     exponential, sum, division (`vocab_parallel_cross_entropy`). PyTorch: cast, logarithm of the
-    softmax; torchtitan does not compile it.
+    softmax; torchtitan did not compile it in 2024. What of it is held: `Transformer.loss`.
     """
     split, tokens = share.split, share.scored_tokens
     logits = tokens * share.vocabulary
     yield Step("norm", norm(share), for_weights(share, share.local, "head"))
-    if split.tensor > 1 and split.sequence:
-        yield Step("head", all_gather(share.stream, split.tensor))
-    yield Step("head", product(tokens, share.vocabulary, share.model.width))
+    if split.tensor > 1 and split.sequence:  # PyTorch's DTensor keeps what it has gathered
+        again = share.model.loss == "in place"
+        gathered: Kept = () if again else for_weights(share, share.stream, "head")
+        yield Step("head", all_gather(share.stream, split.tensor), gathered)
+    made = product(tokens, share.vocabulary, share.model.width)
+    loss = share.model.loss
+    keeps = HALF * logits if loss in ("fused", "returned") else 0
+    keeps += share.stream if loss == "chunked" else 0
+    handed = HALF * logits if loss in ("separate", "in place") else 0
+    yield Step("head", made, ((keeps, "loss"),) if keeps else (), handed=handed)
     if share.model.recipe == "megatron":
         op = streaming("megatron.vocab_parallel_cross_entropy", 22 * logits, 16 * logits)
     else:
         op = streaming("pytorch.cross_entropy", 10 * logits, 8 * logits)
-    yield Step("loss", op, ((4 * logits, "loss"),))
+    copies = {"separate": 4 * logits, "chunked": share.stream}.get(loss, 0)
+    sizes = {"separate": 4, "in place": 4, "returned": 8}
+    kept = ((sizes[loss] * logits, "loss"),) if loss in sizes else ()
+    yield Step("loss", op, kept, during=copies)
 
 
 def _head_backward(share: Share) -> Iterator[Step]:
@@ -305,11 +327,14 @@ def _head_backward(share: Share) -> Iterator[Step]:
     weights = HALF * rows * model.width
     if model.recipe == "megatron":
         name = "megatron.vocab_parallel_cross_entropy_backward"
-        yield Step("loss", streaming(name, 8 * logits, 6 * logits))
+        op = streaming(name, 8 * logits, 6 * logits)
     else:  # gradients of the logarithms and of the logits, in single precision; a cast
         op = streaming("pytorch.cross_entropy_backward", 12 * logits, 10 * logits)
-        yield Step("loss", op, ((8 * logits, "loss"), (2 * logits, "head")))
-    yield Step("head", product(tokens, model.width, rows))
+    # torch.distributed.tensor.parallel.loss_parallel has a third one, of the exponentials.
+    copies = (2 if split.tensor == 1 else 3) if model.loss in ("separate", "returned") else 0
+    yield Step("loss", op, during=4 * copies * logits)
+    kept: Kept = () if model.loss == "chunked" else ((HALF * logits, "head"),)
+    yield Step("head", product(tokens, model.width, rows), kept)
     if not model.adapter:
         yield Step("head", product(rows, model.width, tokens), of_weights=True)
         gradient = 0 if model.tied else share.gradient * rows * model.width

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from paracosm.graphs.graph import Op
 from paracosm.graphs.transformer.context import attend
 from paracosm.graphs.transformer.experts import experts, experts_backward, sends_parts
-from paracosm.graphs.transformer.ops import HALF, Step, product, streaming
+from paracosm.graphs.transformer.ops import HALF, Kept, Step, product, streaming
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import (
     activation,
@@ -39,7 +39,8 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     """Yield the forward pass of a layer; `layer` selects the loads of experts."""
     local, gate = share.local, "mlp.gate" if share.model.gated else "mlp.up"
     last = "mlp.router" if share.model.experts and not share.model.shared else gate
-    yield Step("attention.norm", norm(share), ((local, _projections(share)[-1][0]),))
+    kept = ((local, _projections(share)[-1][0]), *_copies_of_norm(share, "attention.norm"))
+    yield Step("attention.norm", norm(share), kept)
     yield from gather(share, "attention.qkv")
     yield from _queries(share)
     yield from _attention(share)
@@ -51,7 +52,8 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
         yield Step("mlp.norm", both, kept)
     else:
         yield _add(share, "attention.add", "mlp.norm")
-        yield Step("mlp.norm", norm(share), for_weights(share, local, last))
+        copies = _copies_of_norm(share, "mlp.norm")
+        yield Step("mlp.norm", norm(share), (*for_weights(share, local, last), *copies))
     if not sends_parts(share) or share.model.shared:
         yield from gather(share, "mlp.up")
     if share.model.experts:
@@ -78,7 +80,11 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     yield from _add_backward(share, "attention.add")
     yield from gather(share, "attention.out")
     width, inner = share.model.width, share.heads * share.model.head_width
-    yield from linear_backward(share, "attention.out", share.tokens, width, inner, first=True)
+    yield from linear_backward(
+        *(share, "attention.out", share.tokens, width, inner),
+        first=True,
+        needed_by="attention.context" if share.model.recipe == "megatron" else "attention.core",
+    )
     yield from _attention_backward(share)
     yield from gather(share, "attention.qkv", again=True)
     projections = (
@@ -88,6 +94,13 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     )
     yield from summed(share, "attention.qkv", projections)
     yield from norm_backward(share, "attention.norm", with_stream=True)
+
+
+def _copies_of_norm(share: Share, place: str) -> Kept:
+    """Return what a norm by the root mean square keeps op by op: its input in single precision, and
+    what it makes of it there, in half."""
+    eager = share.model.recipe == "eager" and share.model.rms
+    return ((3 * share.local, place),) if eager else ()
 
 
 # Attention.
@@ -154,12 +167,14 @@ def _attention_backward(share: Share) -> Iterator[Step]:
         return
     s, head, scores = model.sequence, model.head_width, heads * model.sequence**2
     yield Step("attention.copy", _copy(HALF * size))
-    yield Step("attention.context", product(s, s, head, heads))
+    made: Kept = ((HALF * scores, "attention.softmax"),)
+    yield Step("attention.context", product(s, s, head, heads), made)
     yield Step("attention.context", product(s, head, s, heads))
     dropout = "aten.native_dropout_backward.default"
     yield Step("attention.dropout", streaming(dropout, (HALF + 1) * scores, HALF * scores))
     softmax = "aten._softmax_backward_data.default"
-    yield Step("attention.softmax", streaming(softmax, 2 * HALF * scores, HALF * scores))
+    made = ((HALF * scores, "attention.scores"),)
+    yield Step("attention.softmax", streaming(softmax, 2 * HALF * scores, HALF * scores), made)
     yield Step("attention.scores", product(s, head, s, heads))
     yield Step("attention.scores", product(s, head, s, heads))
 
@@ -177,15 +192,22 @@ def _perceptron(share: Share) -> Iterator[Step]:
         yield from cast_weights(share, place, inner * model.width)
         op = product(share.tokens, inner, model.width, float8=share.split.float8)
         yield Step(place, op, ((size, "mlp.gelu"),))
-    yield Step("mlp.gelu", activation(share, size), for_weights(share, size, "mlp.down"))
+    kept = for_weights(share, size, "mlp.down")
+    if model.recipe == "eager" and model.gated:  # of the gate alone, before the product
+        kept += ((size, "mlp.gelu"),)
+    yield Step("mlp.gelu", activation(share, size), kept)
     yield from linear(share, "mlp.down", _whole_inner(share))
 
 
 def _perceptron_backward(share: Share) -> Iterator[Step]:
     model, inner = share.model, _inner(share)
     size = HALF * share.tokens * inner
-    yield from linear_backward(share, "mlp.down", share.tokens, model.width, inner, first=True)
-    yield Step("mlp.gelu", activation(share, size, backward=True))
+    yield from linear_backward(
+        *(share, "mlp.down", share.tokens, model.width, inner), first=True, needed_by="mlp.gelu"
+    )
+    last = "mlp.gate" if model.gated else "mlp.up"
+    kept = (((model.matrices - 1) * size, last),)
+    yield Step("mlp.gelu", activation(share, size, backward=True), kept)
     if not model.adapter:
         yield from gather(share, "mlp.up", again=True)
     ways = (

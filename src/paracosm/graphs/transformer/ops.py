@@ -27,6 +27,8 @@ class Step:
     # bytes of each result that the backward pass needs, and the place whose backward pass is the
     # last to need it; "" where the next layer's first norm is
     kept: Kept = ()
+    during: int = 0  # bytes that it takes while it is computed
+    handed: int = 0  # bytes of its result that the next op alone needs
     gradient: int = 0  # bytes of the gradient of weights that it makes
     of_weights: bool = False  # whether nothing but the optimizer waits for it
     overlaps: bool = False  # whether the next step overlaps it, and the one after waits for both

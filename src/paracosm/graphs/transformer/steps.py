@@ -120,8 +120,11 @@ def linear_backward(
     *,
     groups: int = 0,
     first: bool = False,
+    needed_by: str = "",
 ) -> Iterator[Step]:
     """Yield the gradients of a linear map's input, weights and bias; of `groups` of them at once.
+
+    That of the input is `needed_by` the steps at a place, by default the map's own.
 
     In float8, tokens of the output's gradient are cast for both products, and those of the input,
     held by the `first` of several maps, for the second, if the forward pass has not kept them so.
@@ -135,10 +138,11 @@ def linear_backward(
         yield from cast(share, place, HALF * tokens * outputs, columns=not model.adapter)
         if not groups:
             yield from cast_weights(share, place, weights, backward=True)
+    kept = ((HALF * tokens * inputs, needed_by or place),)
     if groups:
-        yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8))
+        yield Step(place, grouped_product(tokens, inputs, outputs, groups, float8=float8), kept)
     else:
-        yield Step(place, product(tokens, inputs, outputs, float8=float8))
+        yield Step(place, product(tokens, inputs, outputs, float8=float8), kept)
     if not first and model.recipe != "megatron" and not groups:
         stream = HALF * tokens * inputs
         yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
@@ -147,8 +151,8 @@ def linear_backward(
             yield from _adapter_backward(share, place, tokens, outputs, inputs)
         return
 
-    def of_weights(op: Op, gradient: int = 0) -> Step:
-        return Step(place, op, gradient=gradient, of_weights=True)
+    def of_weights(op: Op, gradient: int = 0, during: int = 0) -> Step:
+        return Step(place, op, during=during, gradient=gradient, of_weights=True)
 
     if float8 and first and not share.casts_once:
         for step in cast(share, place, HALF * tokens * inputs, rows=False, columns=True):
@@ -167,7 +171,8 @@ def linear_backward(
         return
     read = HALF * weights if size > HALF else 2 * HALF * weights
     name = "aten._to_copy.default" if size > HALF else "aten.add_.Tensor"
-    yield of_weights(streaming(name, read, size * weights), gradient)
+    add = streaming(name, read, size * weights)
+    yield of_weights(add, gradient, during=HALF * weights)
 
 
 ADAPTED = ("attention.qkv", "attention.key", "attention.value", "attention.out")

@@ -28,7 +28,13 @@ from paracosm.errors import InputError
 from paracosm.jobs.job import Communicators, Job, Program
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.plan import Plan, plans_of
-from paracosm.jobs.strategies.rank import FORWARD, backward_blocks, check_length, forward_block
+from paracosm.jobs.strategies.rank import (
+    FORWARD,
+    backward_blocks,
+    check_length,
+    forward_block,
+    whole_bytes,
+)
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import Strategy
@@ -169,7 +175,7 @@ def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) ->
         program.place(pulled)
     held = {what: size for what, size in plan.resident.items() if what != "optimizer"}
     gradients = 0 if alone else int(plan.gradients.sum())
-    return program.program(round(sum(held.values())) + gradients)
+    return program.program(whole_bytes({**held, "gradients": held.get("gradients", 0) + gradients}))
 
 
 def _server(plan: Plan, books: Books, own: list[_Share], total: int) -> Program:
@@ -184,8 +190,8 @@ def _server(plan: Plan, books: Books, own: list[_Share], total: int) -> Program:
             for share in own:
                 _serve(writer, share, workers)
     size = sum(share.size for share in own)
-    held = plan.parameters + plan.resident.get("optimizer", 0.0)
-    return writer.program(round(held * size / total))
+    held = {"parameters": plan.parameters, "optimizer": plan.resident.get("optimizer", 0.0)}
+    return writer.program(whole_bytes({what: of * size / total for what, of in held.items()}))
 
 
 def _serve(writer: ProgramWriter, share: _Share, workers: list[int]) -> None:

@@ -1,6 +1,6 @@
 """A replica cut into stages: what all ranks of a job have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -10,7 +10,7 @@ import numpy as np
 from paracosm.arrays import Bools, Floats, Ints
 from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.graph import Graph
+from paracosm.graphs.graph import PHASES, Graph
 from paracosm.jobs.strategies.layers import (
     Layers,
     is_numbered,
@@ -21,9 +21,13 @@ from paracosm.jobs.strategies.layers import (
 )
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import TENSOR, WITHIN, Replica, Work, work_of
+from paracosm.jobs.writer import Use
 
-DIVIDED = ("parameters", "gradients", "optimizer")
+DIVIDED = ("parameters", "gradients", "optimizer", "master weights")
 """What tensor-parallel ranks hold their parts of."""
+
+LOGITS = ("head", "loss", "lm_head", "output")
+"""Places that make logits, and what a loss makes of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,16 @@ class Plan:
     def parameters(self) -> float:
         """Bytes of a replica's parameters; by default, those of its gradients."""
         return self.resident.get("parameters") or float(self.gradients.sum())
+
+    @property
+    def weights(self) -> str:
+        """What is held of parameters; see `paracosm.graphs.transformer.Transformer`."""
+        return str(self.work.graph.provenance.get("weights", "copies"))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether gradients are added to some that are there from the beginning on."""
+        return self.strategy.microbatches > 1 or self.weights == "buffers"
 
     @cached_property
     def of_experts(self) -> Bools:
@@ -106,6 +120,11 @@ class Plan:
         """The last layer whose forward pass uses what each node makes; -1 for none."""
         return _last_readers(self.work.graph, self.layers, self.layers.layer)
 
+    @cached_property
+    def use(self) -> Callable[[int, int], Use]:
+        """Says what a storage is for, by the first and the last node that use it."""
+        return uses_of(self.work.graph)
+
     def sections(self, rows: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Return these rows as runs of rows of one layer, each with the number of the layer."""
         layer = self.layers.layer
@@ -124,6 +143,35 @@ class Plan:
         if not (layered or strategy.recompute):
             return list(part.backward)
         return sorted(part.backward, key=lambda row: -self.layers.layer[row])
+
+
+def uses_of(graph: Graph) -> Callable[[int, int], Use]:
+    """Return what says what a storage is for, by the rows of the first and last node that use it.
+
+    Places are those without the layer: "mlp.up" of "h.0.mlp.up".
+    """
+    places = [_within_layer(name) for name in graph.names]
+    backward, optimizer = PHASES.index("backward"), PHASES.index("optimizer")
+
+    def use(first: int, last: int) -> Use:
+        if first < 0:
+            return "inputs", ""
+        name, phase = places[graph.name[first]], graph.phase[first]
+        if phase == optimizer:
+            return "optimizer", name
+        if phase == backward and last == len(graph):
+            return "gradients", name
+        if name in LOGITS:
+            return "logits", name
+        return ("temporary" if phase == backward else "activations"), name
+
+    return use
+
+
+def _within_layer(place: str) -> str:
+    parts = place.split(".")
+    numbers = [index for index, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[numbers[0] + 1 :]) if numbers else place
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:
@@ -215,6 +263,8 @@ def parts_of(
     crossing = [0, *crossed, 0]
     held = np.bincount(stage[stage >= 0], weights=gradients[stage >= 0], minlength=stages)
     share = held / held.sum() if held.sum() else np.full(stages, 1 / stages)
+    if stages > 1:  # the last one has a copy of the embedding's weights, where the head has none
+        share[-1] += graph.provenance.get("tied", 0.0)
     rows = [
         [[row for row in part if stage[row] == number] for number in range(stages)]
         for part in (layers.forward_rows, layers.backward_rows)

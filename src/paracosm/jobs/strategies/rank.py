@@ -24,7 +24,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs.job import Program
 from paracosm.jobs.strategies.layers import is_numbered, recomputed_of
-from paracosm.jobs.strategies.plan import Plan
+from paracosm.jobs.strategies.plan import Plan, uses_of
 from paracosm.jobs.strategies.rows import (
     Held,
     Ready,
@@ -52,7 +52,10 @@ from paracosm.jobs.strategies.stage import (
 )
 from paracosm.jobs.strategies.strategy import SHARDINGS
 from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, Replica, work_of
-from paracosm.jobs.writer import HERE, Block, ProgramOfBlocks, last_on
+from paracosm.jobs.writer import HERE, Block, ProgramOfBlocks, Use, last_on
+
+RECEIVED: Use = "activations", "of other stages"
+"""What a stage is given: activations by the one before, their gradients by the one after."""
 
 LONGEST_PROGRAM = 10_000_000
 """Tasks: about 2 GB."""
@@ -90,12 +93,12 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
             begun[key][BACKWARD] = program.place(block, each.microbatch, begun[key])
     for each_stage in stages:
         program.place(optimizer_block(each_stage))
-    return program.program(_resident(plan, numbers))
+    return program.program(_throughout(plan, numbers))
 
 
 def _chunk(stage: Stage) -> _Chunk:
     strategy, forward = stage.plan.strategy, forward_block(stage)
-    stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
+    stay = strategy.sharding in ("none", "optimizer") and not stage.plan.adds_up
 
     def backward(last: bool) -> Passes:
         buckets = reduced_buckets(stage, last=last)
@@ -117,12 +120,12 @@ def check_length(key: str, times: int, tasks: int) -> None:
         )
 
 
-def _resident(plan: Plan, numbers: list[int]) -> int:
-    """Return the bytes that a rank holds throughout: its share of the replica's.
+def _throughout(plan: Plan, numbers: list[int]) -> dict[str, int]:
+    """Return the bytes that a rank holds throughout, its share of the replica's, by kind.
 
     Sharded data is further divided between the data-parallel ranks. Inputs are those of one
-    micro-batch, on every stage. If several micro-batches add up their gradients, or gradients are
-    sharded, those are held throughout as well.
+    micro-batch, on every stage. If several micro-batches add up their gradients, or they have a
+    buffer, those are held throughout as well. Shards in single precision have no copy in half.
     """
     strategy = plan.strategy
     stage = SHARDINGS.index(strategy.sharding)
@@ -136,13 +139,28 @@ def _resident(plan: Plan, numbers: list[int]) -> int:
     share = {
         "inputs": 1.0,
         "optimizer": sharded if stage >= 1 else own,
+        "master weights": sharded if stage >= 1 else own,
         "gradients": sharded if stage >= 2 else own,
         "parameters": sharded if stage >= 3 else own,
     }
-    held = sum(size * share.get(what, own) for what, size in plan.resident.items())
-    if strategy.microbatches > 1 or stage >= 2:
-        held += share["gradients"] * float(plan.gradients.sum())
-    return round(held)
+    held = {what: size * share.get(what, own) for what, size in plan.resident.items()}
+    if stage == 3 and plan.weights == "single":
+        single = held.pop("master weights", 0.0)
+        held["parameters"] = held.get("parameters", 0.0) + single / 2  # 4 bytes in place of 2
+    if plan.adds_up and not held.get("gradients"):
+        of_gradients = share["gradients"] * float(plan.gradients.sum())
+        held["gradients"] = held.get("gradients", 0.0) + of_gradients
+    return whole_bytes(held)
+
+
+def whole_bytes(held: Mapping[str, float]) -> dict[str, int]:
+    """Return whole bytes by kind of memory, whose sum is rounded once."""
+    found, total = dict[str, int](), 0.0
+    for what, size in held.items():
+        kind = {"buffers": "parameters"}.get(what, what)
+        before, total = round(total), total + size
+        found[kind] = found.get(kind, 0) + round(total) - before
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +252,17 @@ def single_program(replica: Replica, books: Books) -> Program:
     rows = RowWriter(work_of(replica), writer, _no_collective, {}, {})
     for row in range(len(graph)):
         rows.node(row, PHASES[graph.phase[row]])
-    storages = graph.storages
+    storages, use_of = graph.storages, uses_of(graph)
     columns = (storages.size.tolist(), storages.first.tolist(), storages.last.tolist())
     for size, first, last in zip(*columns, strict=True):
         taken = rows.taken(max(first, 0)) if len(graph) else 0
-        writer.allocate(size, taken)
+        use = use_of(first, last)
+        writer.allocate(size, taken, use)
         if last < len(graph):
-            writer.release(size, max(taken, rows.given(last)))
+            writer.release(size, max(taken, rows.given(last)), use)
     program = ProgramOfBlocks()
     program.place(writer.block(), 0)
-    return program.program(sum(graph.resident.values()))
+    return program.program(whole_bytes(graph.resident))
 
 
 def _no_collective(role: str, collective: str, size: int) -> float:
@@ -293,11 +312,11 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
     forgotten = {row: layer_end[int(plan.layers.layer[row])] for row in again}
     left = hold_activations(plan, part, rows, forgotten, sent_away)
     if not stage.is_first:
-        writer.allocate(part.received, first_task(plan, part.forward, rows.row_of))
+        writer.allocate(part.received, first_task(plan, part.forward, rows.row_of), RECEIVED)
         if part.backward:
-            left.append((part.received, len(plan.work.graph)))
+            left.append((part.received, len(plan.work.graph), RECEIVED))
         else:
-            writer.release(part.received, rows.end)
+            writer.release(part.received, rows.end, RECEIVED)
     ready = {row: _dependencies_of_later_block(there, FORWARD) for row, there in rows.ready.items()}
     return Forward(
         writer.block(), ready, _dependencies_of_later_block(rows.awaited, FORWARD), left, away
@@ -356,8 +375,8 @@ def backward_blocks(
     if not stage.is_first:
         send(stage, rows, "gradients", part.received)
     if not stage.is_last:
-        writer.allocate(part.sent, first_task(plan, part.backward, rows.row_of))
-        writer.release(part.sent, rows.end)
+        writer.allocate(part.sent, first_task(plan, part.backward, rows.row_of), RECEIVED)
+        writer.release(part.sent, rows.end, RECEIVED)
     freed = follower.freed if follower else {}
     later: Held | None = [] if plan.put_off else None
     made = [row for row in part.backward if row not in plan.put_off]
@@ -458,7 +477,7 @@ OFFLOAD, RELOAD = "offload", "reload"
 def move(stage: Stage, rows: RowWriter, lane: str, layer: int, held: Held) -> int:
     """Copy what a layer keeps to the host, once it is complete, or back."""
     plan = stage.plan
-    size = sum(size for size, _ in held)
+    size = sum(size for size, _, _ in held)
     after = row_anchors(rows.done(DEVICE), lane) if lane == OFFLOAD else []
     if lane == RELOAD:
         after = [(last_on(OFFLOAD), 0), *row_anchors(rows.done([COMPUTE]), lane)]
@@ -490,7 +509,8 @@ class Reloads:
             layer = self._layers[len(self._tasks)]
             task = move(self._stage, self._rows, RELOAD, layer, self._away[layer])
             self._tasks.append(task)
-            self._rows.writer.allocate(sum(size for size, _ in self._away[layer]), task)
+            for size, _, use in self._away[layer]:
+                self._rows.writer.allocate(size, task, use)
             self.back += self._away[layer]
         self._rows.wait({(RELOAD, HERE): self._tasks[place]})
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from paracosm.jobs.strategies.plan import Part, Plan
 from paracosm.jobs.strategies.work import COMPUTE, DEVICE, TENSOR, Sum, Work
-from paracosm.jobs.writer import HERE, BlockWriter, Place, last_on
+from paracosm.jobs.writer import HERE, BlockWriter, Place, Use, last_on
 
 Ready = Mapping[tuple[str, str], int]
 """What something waits for: by lane and anchor, how many rows after the anchor the last one is."""
@@ -176,8 +176,8 @@ def row_anchors(ready: Ready, lane: str) -> list[Place]:
     return [(anchor, after) for (other, anchor), after in ready.items() if other != lane]
 
 
-Held = list[tuple[int, int]]
-"""(bytes, last row of the graph that uses them) of what a forward pass leaves behind."""
+Held = list[tuple[int, int, Use]]
+"""(bytes, last row of the graph that uses them, what for) of what a forward pass leaves behind."""
 
 
 def _storages(
@@ -206,20 +206,23 @@ def hold_activations(
     left: Held = []
     for size, first, last in _storages(plan, part.forward, [*part.forward, *part.backward]):
         taken = rows.taken(first) if first >= 0 else 0
-        writer.allocate(size, taken)
+        use = plan.use(first, last)
         if last in rows.row_of:
-            writer.release(size, max(taken, rows.given(last)))
+            writer.allocate(size, taken, use)
+            writer.release(size, max(taken, rows.given(last)), use)
             continue
         if first in forgotten:
             kept = _bytes_passed_on(plan, first, size)
-            writer.release(size - kept, max(taken, forgotten[first]))
+            writer.allocate(size - kept, taken, use)
+            writer.release(size - kept, max(taken, forgotten[first]), use)
             size = kept
+        writer.allocate(size, taken, use)
         if first >= 0 and (layer := int(plan.layers.layer[first])) in sent_away:
-            writer.release(size, max(taken, sent_away[layer]))
+            writer.release(size, max(taken, sent_away[layer]), use)
         elif last in backward or (last >= plan.layers.optimizer and backward):
-            left.append((size, last))
+            left.append((size, last, use))
         elif last < plan.layers.optimizer:
-            writer.release(size, rows.end)
+            writer.release(size, rows.end, use)
     return left
 
 
@@ -229,7 +232,8 @@ def kept_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[in
     for size, first, last in _storages(plan, part.forward):
         held = _bytes_passed_on(plan, first, size) if first in forgotten else size
         if last in backward and held:
-            found.setdefault(int(plan.layers.layer[first]), []).append((held, last))
+            use = plan.use(first, last)
+            found.setdefault(int(plan.layers.layer[first]), []).append((held, last, use))
     return found
 
 
@@ -250,11 +254,12 @@ def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> i
 
 def release_kept(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:
     """Record the use of what a forward pass left; deferred work uses it `later`."""
-    for size, last in left:
+    for size, last, use in left:
         if later is not None and last in plan.put_off:
-            later.append((size, last))
+            later.append((size, last, use))
         else:
-            rows.writer.release(size, rows.given(last) if last in rows.row_of else rows.computed)
+            end = rows.given(last) if last in rows.row_of else rows.computed
+            rows.writer.release(size, end, use)
 
 
 def hold_gradients(
@@ -269,10 +274,10 @@ def hold_gradients(
         if last < len(plan.work.graph):
             _hold(plan, rows, size, first, last, later)
             continue
-        taken = rows.taken(first)
-        rows.writer.allocate(size, taken)
+        taken, use = rows.taken(first), plan.use(first, last)
+        rows.writer.allocate(size, taken, use)
         if freed is not None:
-            rows.writer.release(size, max(taken, freed.get(first, taken)))
+            rows.writer.release(size, max(taken, freed.get(first, taken)), use)
 
 
 def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> None:
@@ -282,21 +287,20 @@ def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> Non
         if last < len(plan.work.graph):
             _hold(plan, rows, size, first, last, None)
         else:
-            rows.writer.allocate(size, rows.taken(first))
+            rows.writer.allocate(size, rows.taken(first), plan.use(first, last))
 
 
 def _hold(
     plan: Plan, rows: RowWriter, size: int, first: int, last: int, later: Held | None
 ) -> None:
     """Hold bytes from one node to another, or else to the end of the block."""
-    taken = rows.taken(first)
+    taken, use = rows.taken(first), plan.use(first, last)
+    rows.writer.allocate(size, taken, use)
     if later is not None and last in plan.put_off:
-        rows.writer.allocate(size, taken)
-        later.append((size, last))
+        later.append((size, last, use))
         return
     over = rows.given(last) if last in rows.row_of else rows.end
-    rows.writer.allocate(size, taken)
-    rows.writer.release(size, max(taken, over))
+    rows.writer.release(size, max(taken, over), use)
 
 
 def _bytes_passed_on(plan: Plan, row: int, size: int) -> int:

@@ -31,7 +31,10 @@ from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.plan import Part, Plan
 from paracosm.jobs.strategies.rows import Gathered, Ready, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, WITHIN
-from paracosm.jobs.writer import HERE, BlockWriter, last_on
+from paracosm.jobs.writer import HERE, BlockWriter, Use, last_on
+
+SHARDS: Use = "gradients", "shards"
+GATHERED: Use = "collectives", "gathered parameters"
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +210,9 @@ class Reductions:
             task = collective(self._stage, writer, name, "all_reduce", size, {}, "replicate")
         if strategy.sharding in ("gradients", "parameters"):
             self.freed |= dict.fromkeys(bucket.rows, task)
+            if not self._stage.plan.adds_up:
+                _, ranks = strategy.sharing(experts=role == "expert data")
+                self._rows.writer.allocate(-(-bucket.size // ranks), task, SHARDS)
 
 
 class Gathers:
@@ -236,7 +242,8 @@ class Gathers:
         """Drop the parameters of the `number`-th layer."""
         if number in self._place:
             row = self._rows.writer.last.get(COMPUTE, self._gathered[self._place[number]])
-            self._rows.writer.release(sum(self._sizes[number].values()), row)
+            for size in self._sizes[number].values():
+                self._rows.writer.release(size, row, GATHERED)
             self._ended.append(row)
 
     def close(self) -> None:
@@ -257,7 +264,7 @@ class Gathers:
         for role, size in self._sizes[number].items():
             if size:
                 task = collective(self._stage, writer, name, "all_gather", size, there, role)
-                writer.allocate(size, task)
+                writer.allocate(size, task, GATHERED)
         self._gathered.append(task)
 
 
