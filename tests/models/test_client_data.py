@@ -302,6 +302,13 @@ def test_a_folder_of_leaf_is_read_by_user(tmp_path: Path) -> None:
     assert data.of(0).test_x is None
     assert data.test[0].tolist() == [[7, 8]]
     assert data.classes == 3
+    images = load_training_data("leaf(shape=1x2x1)", folder, 2, 10)
+    assert isinstance(images, ClientData)
+    assert images.of(0).train_x.tolist() == [[[[1], [2]]], [[[3], [4]]]]
+    with pytest.raises(InputError, match='user "f1" has examples of 2 numbers, not 1x3'):
+        load_training_data("leaf(shape=1x3)", folder, 2, 10)
+    with pytest.raises(InputError, match='write shape=1x28x28, not "3x"'):
+        load_training_data("leaf(shape=3x)", folder, 2, 10)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +371,10 @@ def test_a_folder_of_hugging_face_is_read_by_client(tmp_path: Path) -> None:
     assert shared.train_x.shape == (9, 1, 4, 4)
     with pytest.raises(InputError, match='train has no column "age": of image, label, writer'):
         load_training_data("huggingface(client=age, inputs=image)", tmp_path / "set", 3, 100)
+    splits["train"] = whole.select([0, 1, 3])
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "lacking"))
+    with pytest.raises(InputError, match='client "w2" has rows in test, but none in train'):
+        load_training_data("huggingface(client=writer)", tmp_path / "lacking", 2, 100)
     with pytest.raises(InputError, match="more than one column of inputs"):
         load_training_data("huggingface", tmp_path / "set", 3, 100)
     with pytest.raises(InputError, match="no data set of Hugging Face"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from paracosm.data_files import read_json
 from paracosm.errors import InputError, require
 from paracosm.factory import describe_error
+from paracosm.units import parse_whole
 
 Array = npt.NDArray[Any]
 Clients = list[tuple[Array, ...]]
@@ -57,17 +59,22 @@ def synthetic(clients: int, alpha: float, beta: float) -> Clients:
     return made
 
 
-def leaf(folder: Path) -> Mapping[str, tuple[Array, ...]]:
+def leaf(folder: Path, shape: str) -> Mapping[str, tuple[Array, ...]]:
     """Return the data of each user in a folder of LEAF, by name: its `train/*.json` and
     `test/*.json`, of Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018.
 
     Each file has "users" and, by user, lists "x" and "y" in "user_data". Inputs are lists of
     numbers; whole ones become floats.
 
+    Args:
+        folder: where it is.
+        shape: of an example, such as "1x28x28"; empty for that of the lists.
+
     Raises:
         InputError: there are no such files, or one is of another form; the message names the user.
     """
-    training, test = (_read_users(folder, part) for part in ("train", "test"))
+    sizes = _sizes(shape)
+    training, test = (_read_users(folder, part, sizes) for part in ("train", "test"))
     if not training:
         raise InputError(f"{folder}: no train/*.json: a folder of LEAF has train and test")
     strange = next((user for user in test if user not in training), None)
@@ -76,7 +83,14 @@ def leaf(folder: Path) -> Mapping[str, tuple[Array, ...]]:
     return {user: (*own, *test.get(user, ())) for user, own in training.items()}
 
 
-def _read_users(folder: Path, part: str) -> dict[str, tuple[Array, Array]]:
+def _sizes(shape: str) -> tuple[int, ...]:
+    sizes = [parse_whole(size, 100_000) for size in shape.split("x")] if shape else []
+    if not all(sizes):
+        raise InputError(f'data set leaf: write shape=1x28x28, not "{shape}"')
+    return tuple(size for size in sizes if size)
+
+
+def _read_users(folder: Path, part: str, sizes: tuple[int, ...]) -> dict[str, tuple[Array, Array]]:
     found: dict[str, tuple[Array, Array]] = {}
     for file in sorted((folder / part).glob("*.json")):
         content = read_json(file, "LEAF file")
@@ -90,7 +104,16 @@ def _read_users(folder: Path, part: str) -> dict[str, tuple[Array, Array]]:
             own = data.pop(user, None)
             if not isinstance(own, dict) or not own.get("x") or not own.get("y"):
                 raise InputError(f'{file}: user "{user}" has no examples')
-            found[user] = _arrays(file, user, own["x"], own["y"])
+            inputs, targets = _arrays(file, user, own["x"], own["y"])
+            if sizes:
+                if inputs.size != len(inputs) * prod(sizes):
+                    given = "x".join(map(str, inputs.shape[1:]))
+                    wanted = "x".join(map(str, sizes))
+                    raise InputError(
+                        f'{file}: user "{user}" has examples of {given} numbers, not {wanted}'
+                    )
+                inputs = inputs.reshape(len(inputs), *sizes)
+            found[user] = inputs, targets
     return found
 
 
@@ -153,7 +176,11 @@ def hugging_face(folder: Path, inputs: str, targets: str, client: str) -> Any:
     training = _Split(own, train, _places(folder, train[client]))
     if client not in test.column_names:
         return _ByClient(training, None), *own.read(test)
-    return _ByClient(training, _Split(own, test, _places(folder, test[client])))
+    places = _places(folder, test[client])
+    strange = next((each for each in places if each not in training.places), None)
+    if strange is not None:
+        raise InputError(f'{folder}: client "{strange}" has rows in test, but none in train')
+    return _ByClient(training, _Split(own, test, places))
 
 
 class _Columns(NamedTuple):

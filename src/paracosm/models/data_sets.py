@@ -137,7 +137,7 @@ class ClientSet:
 CLIENT_SETS: Mapping[str, ClientSet] = MappingProxyType(
     {
         "synthetic": ClientSet("synthetic", {"alpha": 1.0, "beta": 1.0}, False, (60,)),
-        "leaf": ClientSet("leaf", {}, True),
+        "leaf": ClientSet("leaf", {"shape": ""}, True),
         "huggingface": ClientSet(
             "hugging_face", {"inputs": "", "targets": "label", "client": ""}, True
         ),
