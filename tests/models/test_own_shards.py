@@ -145,6 +145,9 @@ def test_tables_that_say_nothing_of_clients_are_refused() -> None:
     Path("a.csv").write_text("writer,age\n1,2\n")
     with pytest.raises(InputError, match="the column client is missing: it has writer, age"):
         shards("a.csv", 1)
+    parquet.write_table(pa.table({}), "none.parquet")
+    with pytest.raises(InputError, match="the column client is missing: it has none"):
+        shards("none.parquet", 1)
     Path("b.csv").write_text("client,x\n1,2\n,3\n")
     with pytest.raises(InputError, match="example 1 has no client id"):
         shards("b.csv", 1)

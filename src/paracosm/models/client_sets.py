@@ -128,7 +128,8 @@ def _arrays(file: Path, user: str, x: Any, y: Any) -> tuple[Array, Array]:
                 f'{file}: user "{user}" has texts as {name}: train takes numbers, so convert them, '
                 "or write a factory of your own"
             )
-    return inputs.astype(np.float32), targets
+    with np.errstate(over="ignore"):  # infinite values are refused where data are checked
+        return inputs.astype(np.float32), targets
 
 
 def hugging_face(folder: Path, inputs: str, targets: str, client: str) -> Any:

@@ -182,10 +182,10 @@ def _of_table(path: Path) -> npt.NDArray[Any]:
                 raise InputError(f"{path}: cannot be read as a table: {reason}") from None
         check_columns(table, path)
     columns = table.column_names
-    name = _COLUMN if _COLUMN in columns else columns[0]
-    if name != _COLUMN and len(columns) > 1:
-        raise InputError(f"{path}: the column {_COLUMN} is missing: it has {', '.join(columns)}")
-    column = table[name]
+    if _COLUMN not in columns and len(columns) != 1:
+        listed = ", ".join(columns) or "none"
+        raise InputError(f"{path}: the column {_COLUMN} is missing: it has {listed}")
+    column = table[_COLUMN if _COLUMN in columns else columns[0]]
     if pyarrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     texts = column.to_pylist()
