@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from paracosm.data_files import parse_json, parse_yaml
+import paracosm
+from paracosm.data_files import parse_json, parse_yaml, read_packaged_yaml, read_yaml
 from paracosm.errors import InputError
 
 
@@ -31,3 +34,10 @@ def test_a_key_is_a_name_also_where_yaml_reads_a_truth_value() -> None:
     text = "power: {busy: 250 W, off: 5 W}\npipelined: off"
     found = parse_yaml(text, "here")
     assert found == {"power": {"busy": "250 W", "off": "5 W"}, "pipelined": False}
+
+
+def test_the_packaged_files_are_the_same_to_the_parser_that_checks_them() -> None:
+    files = sorted(Path(paracosm.__file__).parent.rglob("*.yaml"))
+    assert len(files) > 4
+    for file in files:
+        assert read_packaged_yaml(file) == read_yaml(file, "packaged file"), file

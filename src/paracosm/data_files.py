@@ -35,6 +35,15 @@ def read_yaml(path: str | Path, what: str) -> Any:
     return parse_yaml(_read(path, what, MOST_YAML), f'cannot read the {what} "{path}"')
 
 
+def read_packaged_yaml(path: Path) -> Any:
+    """Return the content of a YAML file of this package, by the parser in C where there is one.
+
+    It is ten times as fast, and checks none of what `read_yaml` refuses: a test does.
+    """
+    loader = getattr(yaml, "CSafeLoader", _Loader)
+    return yaml.load(path.read_bytes().decode(), Loader=loader)
+
+
 def parse_yaml(text: str | bytes, where: str) -> Any:
     """Return the content of a YAML text; `where` begins the message of an error.
 

@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -190,6 +191,12 @@ def decode_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
     Raises:
         InputError: the text is not of that form.
     """
+    args, kwargs = _decoded(text)
+    return list(args), dict(kwargs)
+
+
+@lru_cache(maxsize=4096)  # the same ops are in every layer, and in every division of a model
+def _decoded(text: str) -> tuple[list[Any], dict[str, Any]]:
     try:
         content = parse_json(text, "arguments")
         args = [_decode(value) for value in content["args"]]

@@ -29,6 +29,9 @@ COLUMN_TYPES: dict[str, type] = {
     "size": np.int64,
 }
 
+_KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_STEP_CODES = {step: code for code, step in enumerate(STEPS)}
+
 
 Use = tuple[str, str]
 """What memory is for: a kind of `paracosm.jobs.job.MEMORY`, and what it is."""
@@ -43,7 +46,10 @@ class Codebook:
         self._codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
 
     def code(self, text: str) -> int:
-        return self._codes.setdefault(text, len(self._codes))
+        found = self._codes.get(text)
+        if found is None:
+            found = self._codes[text] = len(self._codes)
+        return found
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -73,9 +79,9 @@ class ColumnWriter:
         size: int,
     ) -> int:
         """Record one task and return its row; the arguments are those of `Program`."""
-        if kind not in KINDS:
+        if kind not in _KIND_CODES:
             raise unknown("kind of task", kind, KINDS)
-        if step not in STEPS:
+        if step not in _STEP_CODES:
             raise unknown("step", step, STEPS)
         if (role is None) != (kind == "task"):
             needs = "needs a" if role is None else "has no"
@@ -83,8 +89,8 @@ class ColumnWriter:
         self._rows.append(
             (
                 self.names.code(name),
-                STEPS.index(step),
-                KINDS.index(kind),
+                _STEP_CODES[step],
+                _KIND_CODES[kind],
                 -1 if lane is None else self.lanes.code(lane),
                 duration,
                 -1 if role is None else self.roles.code(role),

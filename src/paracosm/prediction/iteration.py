@@ -103,6 +103,21 @@ def predict(
     )
 
 
+def durations_of_nodes(
+    graph: Graph,
+    durations: Sequence[Estimate | None],
+    *,
+    launch: float = 0.0,
+    free_communication: bool = False,
+) -> Floats:
+    """Return the seconds of each node as `predict` has them, which takes a fraction of its time.
+
+    Raises:
+        InputError: an op has no duration.
+    """
+    return _of_nodes(graph, durations, launch, free_communication)[0]
+
+
 def _of_nodes(
     graph: Graph, durations: Sequence[Estimate | None], launch: float, free_communication: bool
 ) -> tuple[Floats, Floats, Floats, Codes]:

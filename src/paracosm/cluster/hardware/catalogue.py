@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from paracosm.cluster.cluster import Cluster, Node, assemble
 from paracosm.cluster.link import Hierarchical, Link, Switch, Topology
-from paracosm.data_files import read_yaml
+from paracosm.data_files import read_packaged_yaml, read_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
 from paracosm.quantities import Bandwidth, Duration, Size
@@ -354,7 +354,8 @@ def _user_files() -> list[Path]:
 
 @cache
 def _built_in() -> Catalogue:
-    known = _read(Path(__file__).with_name("catalogue.yaml"))
+    path = Path(__file__).with_name("catalogue.yaml")
+    known = validated(Catalogue, read_packaged_yaml(path), str(path))
     known.check("catalogue")
     return known
 

@@ -25,7 +25,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from paracosm.cluster.hardware.catalogue import Device
-from paracosm.data_files import read_yaml
+from paracosm.data_files import read_packaged_yaml
 from paracosm.validation import validated
 
 OP_CLASSES: Mapping[str, str] = {
@@ -167,4 +167,4 @@ def op_time(
 @cache
 def load_efficiencies() -> Efficiencies:
     path = Path(__file__).with_name("efficiencies.yaml")
-    return validated(Efficiencies, read_yaml(path, "table of efficiencies"), str(path))
+    return validated(Efficiencies, read_packaged_yaml(path), str(path))

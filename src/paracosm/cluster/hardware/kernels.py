@@ -33,7 +33,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from paracosm.cluster.hardware.catalogue import Device, load_catalogue
-from paracosm.data_files import read_yaml
+from paracosm.data_files import read_packaged_yaml
 from paracosm.validation import validated
 
 Tflops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -237,4 +237,4 @@ def _shares(batch: int, rows: int, columns: int, processors: int) -> Iterable[fl
 @cache
 def load_kernels() -> Kernels:
     path = Path(__file__).with_name("kernels.yaml")
-    return validated(Kernels, read_yaml(path, "table of kernels"), str(path))
+    return validated(Kernels, read_packaged_yaml(path), str(path))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from paracosm.cluster.hardware.catalogue import Device
 from paracosm.cluster.hardware.kernels import AttentionKernel, ProductKernel, load_kernels
-from paracosm.data_files import read_yaml
+from paracosm.data_files import read_packaged_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.validation import validated
 
@@ -123,5 +123,5 @@ def find_stack(name: str) -> Stack:
 @cache
 def load_stacks() -> Mapping[str, Stack]:
     path = Path(__file__).with_name("stacks.yaml")
-    entries = read_yaml(path, "table of stacks")
+    entries = read_packaged_yaml(path)
     return {name: validated(Stack, entry, f"{path}: {name}") for name, entry in entries.items()}

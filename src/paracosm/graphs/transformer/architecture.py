@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from paracosm.data_files import read_yaml
+from paracosm.data_files import read_packaged_yaml
 from paracosm.errors import InputError, unknown
 
 Recipe = Literal["megatron", "compiled", "eager"]
@@ -188,7 +188,7 @@ def architecture(name: str, sequence: int | None = None) -> Transformer:
 
 ARCHITECTURES: Mapping[str, Transformer] = {
     name: Transformer(**(family["common"] | own))
-    for family in read_yaml(Path(__file__).with_name("architectures.yaml"), "architectures")
+    for family in read_packaged_yaml(Path(__file__).with_name("architectures.yaml"))
     for name, own in family["models"].items()
 }
 """Name -> sizes, of `architectures.yaml`."""

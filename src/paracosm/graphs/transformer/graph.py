@@ -1,8 +1,9 @@
 """The graph of a whole training step of a transformer."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op, decode_arguments
@@ -62,7 +63,7 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
     if not train:
         trained = 0
         forward = (row for row in rows if row.phase == "forward")
-        rows = [replace(row, step=replace(row.step, kept=())) for row in forward]
+        rows = [row._replace(kept=()) for row in forward]
     last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
     nodes = list(_nodes(rows, last, split))
     # In single precision: weights and two moments, with Megatron also gradients; or two moments in
@@ -108,11 +109,11 @@ def _optimizer(model: Transformer) -> str:
     return f"{name} of adapters of rank {model.adapter}" if model.adapter else name
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     place: str
     phase: str
     step: Step
+    kept: Kept = ()  # of the step, with whole places
 
 
 def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Node]:
@@ -141,7 +142,7 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
             dependencies=tuple(dict.fromkeys(after)),
             group=group,
             allocates=(
-                *((size, last[user]) for size, user in step.kept),
+                *[(size, last[user]) for size, user in row.kept],
                 *([(step.handed, index + 1)] if step.handed else []),
                 *([(step.during, index)] if step.during else []),
                 *([(step.gradient, -1)] if step.gradient else []),
@@ -207,8 +208,8 @@ def _placed(
 ) -> Iterator[_Row]:
     """Yield the rows of a layer; what the next one's first norm keeps is kept for `following`."""
     for step in steps:
-        kept = tuple((size, prefix + user if user else following) for size, user in step.kept)
-        yield _Row(prefix + step.place, phase, replace(step, kept=kept) if kept else step)
+        kept = tuple([(size, prefix + user if user else following) for size, user in step.kept])
+        yield _Row(prefix + step.place, phase, step, kept)
 
 
 def _first_norm(layer: int, model: Transformer) -> str:

@@ -27,6 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -96,6 +97,7 @@ def layers_of(graph: Graph) -> Layers:
     return Layers(tuple(names), layer, backward, optimizer)
 
 
+@lru_cache(maxsize=1 << 14)
 def is_numbered(place: str) -> bool:
     return any(part.isdigit() for part in place.split("."))
 
@@ -131,12 +133,13 @@ def _backward_layers(
     graph: Graph, rows: range, places: list[str], of_place: dict[str, int], layer: Ints, last: int
 ) -> None:
     """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
-    current = last
+    current, offsets, dependencies = last, graph.offsets.tolist(), graph.dependencies.tolist()
+    found = layer.tolist()
     for row in rows:
         current = of_place.get(places[row], current)
-        before = graph.predecessors(row)
-        gradients = layer[before[before >= rows.start]]
-        layer[row] = min(current, int(gradients.min(initial=current)))
+        before = dependencies[offsets[row] : offsets[row + 1]]
+        found[row] = min([current, *[found[each] for each in before if each >= rows.start]])
+    layer[:] = found
 
 
 def _parts(graph: Graph) -> tuple[int, int]:

@@ -354,6 +354,8 @@ def balanced(time: Floats, count: int) -> list[int]:
     `time` is of every layer, or has a row of these for each stage.
     """
     n = time.shape[-1]
+    if count == 1:
+        return [0]
     every = np.broadcast_to(np.cumsum(time, axis=-1), (count, n))
     totals = np.concatenate((np.zeros((count, 1)), every), axis=1)
     best = np.full((count + 1, n + 1), np.inf)

@@ -55,7 +55,9 @@ class RowWriter:
         self._earlier, self._elsewhere = earlier, elsewhere
         self._awaited: dict[str, Gathered] = {}
         self._computing: list[int] = []
-        self._names = [op.name for op in work.graph.ops]
+        self._names = [work.graph.ops[code].name for code in work.graph.op.tolist()]
+        self._offsets = work.graph.offsets.tolist()
+        self._dependencies = work.graph.dependencies.tolist()
         self._host_takes_time = work.host_takes_time
 
     def wait(self, ready: Ready) -> None:
@@ -66,11 +68,11 @@ class RowWriter:
 
     def node(self, row: int, step: str) -> int:
         """Write one node and return the row of its task."""
-        work, graph = self.work, self.work.graph
-        lane, name = work.lane[row], self._names[graph.op[row]]
+        work = self.work
+        lane, name = work.lane[row], self._names[row]
         duration = work.duration[row] / (2 if row in self._halved else 1)
         there: Gathered = {}
-        for before in graph.predecessors(row).tolist():
+        for before in self._dependencies[self._offsets[row] : self._offsets[row + 1]]:
             merge(there, self.ready_of(before))
         if work.on_host[row]:
             waits: Gathered = dict(there) if work.waits[row] else {}
@@ -168,7 +170,8 @@ class RowWriter:
 def merge(into: Gathered, other: Ready) -> None:
     """Add what `other` waits for; of the rows after one anchor on one lane the last one counts."""
     for at, after in other.items():
-        into[at] = max(into.get(at, after), after)
+        if at not in into or into[at] < after:
+            into[at] = after
 
 
 def row_anchors(ready: Ready, lane: str) -> list[Place]:

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
 
 from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import require
@@ -114,6 +112,8 @@ class GaussianProcess:
 
     def predict(self, ops: Sequence[Description]) -> tuple[Floats, Floats]:
         """Return the logarithms of durations (seconds) and their standard deviations."""
+        from scipy.linalg import solve_triangular  # which takes a quarter of a second to import
+
         here = self.layout.matrix(ops) / self.lengths
         covariance = self.amplitude * _matern(here, self.points)
         residual = covariance @ self.weights
@@ -171,6 +171,8 @@ def _few_steps(
     objective: Callable[[Floats], Any], initial_theta: Floats, bounds: Floats
 ) -> tuple[Floats, float]:
     """Minimise with scikit-learn's default method, but stop early; the names are scikit-learn's."""
+    from scipy.optimize import minimize
+
     options = {"maxiter": _GAUSSIAN_ITERATIONS}
     found = minimize(
         objective, initial_theta, method="L-BFGS-B", jac=True, bounds=bounds, options=options

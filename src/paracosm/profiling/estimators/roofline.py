@@ -13,7 +13,6 @@ from itertools import groupby
 from statistics import NormalDist, median
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
@@ -53,6 +52,8 @@ def fit_roofline(
     The parameters are regularised slightly towards `prior`, so that one sample suffices; the prior
     decides what samples do not determine (the peak, for an op without flops).
     """
+    from scipy.optimize import least_squares  # which takes a quarter of a second to import
+
     flops, moved = _work(ops)
     times = np.exp(log_time)
     weight = _WEAK_PRIOR if prior is None else _PRIOR
