@@ -31,7 +31,9 @@ def main() -> int:
         seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     measured = f"{min(seconds):.1f} s"
     print(f"paracosm {COMMAND}: {measured} of the processor, the least of {RUNS} runs")
-    store_result("search of 480 strategies for Llama 3 8B on 64 H100, with Python's start", measured)
+    store_result(
+        "search of 480 strategies for Llama 3 8B on 64 H100, with Python's start", measured
+    )
     return 0
 
 

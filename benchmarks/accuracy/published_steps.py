@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -144,6 +144,9 @@ class Row(Question):
     numbers: str = ""  # "bf16", "fp8"
     seconds: float = 0.0
     says_recompute: bool = False
+    software: str = ""  # the stack with its version, in the table
+    published: str = ""  # repository, commit and file
+    licence: str = ""
 
     @property
     def question(self) -> Question:
@@ -181,7 +184,9 @@ def read_rows(file: Path, source: str) -> tuple[list[Row], Counter[tuple[str, st
     with file.open(encoding="utf-8", newline="") as lines:
         for entry in csv.DictReader(lines):
             try:
-                found.append(row_of(entry, source))
+                version = " ".join(filter(None, (entry["stack"], entry["stack_version"])))
+                origin = {"published": entry["source"], "licence": entry["licence"]}
+                found.append(replace(row_of(entry, source), software=version, **origin))
             except InputError as error:
                 refused[source, str(error)] += 1
     return found, refused

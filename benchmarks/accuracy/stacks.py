@@ -7,7 +7,8 @@ GPU, the stack, and the seconds of a step; without it, the folder `stacks` of th
 PARACOSM_DATA names. No row sets anything: rates are from kernels that were timed alone
 (`kernels.py`). Beside the prediction stand two simple ones: the constant share of the peak that
 other models reach with the same device, type of numbers and stack, and that of the nearest row of
-another model. `--rows` prints every row.
+another model. `--rows` prints every row; `--write` stores all of them with what is predicted, for
+answers to show those nearest to them (`measured_runs.py`).
 
 `published_steps.py` reads the tables, and says what of a row is from elsewhere. MaxText computes
 layers again where nothing says otherwise and the step would not fit.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
+from measured_runs import write_measured_runs
 from printing import folder_of, mape, print_table, signed
 from published_steps import Question, Row, read_rows
 
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", help="of tables e2e_*.csv")
     parser.add_argument("--of", nargs="+", help="whose rows: dgxc, maxtext, ...")
     parser.add_argument("--rows", action="store_true", help="print every row")
+    parser.add_argument("--write", action="store_true", help="write the rows that answers show")
     parsed = parser.parse_args()
     folder = folder_of(parsed, "stacks", "measured steps")
     if folder is None:
@@ -81,6 +84,8 @@ def main() -> int:
             results.append(_result(row, rows))
         except InputError as error:
             refused[row.source, str(error).partition(":")[0]] += 1
+    if parsed.write:
+        write_measured_runs({each.row: each.predicted for each in results})
     if parsed.rows:
         _print_rows(results)
     _print_groups(results)

@@ -136,9 +136,8 @@ class _KernelCache(caching.FunctionCache):
         The compiler refreshes its contexts itself; what runs needs the runtime system alone.
         """
         nrt.rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
-        return None
+        cache: Any = self  # Numba is not typed
+        return cache._load_overload(sig, target_context)
 
 
 class _Files:

@@ -1,6 +1,7 @@
 """What a worker costs: "2.5/h a worker"."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated, Any, Protocol
@@ -73,6 +74,60 @@ DevicePrice = Annotated[
     PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
 ]
 """A field whose text may leave out of what: "2.2/h", where workers are devices."""
+
+
+A_PRICE_EACH = 'with several, a price for each: "h100-sxm: 2.2/h, l4: 0.7/h"'
+
+
+def parse_prices(value: Any) -> dict[str, Price]:
+    """Read "2.2/h", or by hardware "h100-sxm: 2.2/h, l4: 0.7/h", also as a mapping.
+
+    Returns the price of a device by the name of the hardware, "" where no name stands before it.
+
+    Raises:
+        InputError: a text that is no price; hardware that is named twice.
+    """
+    if isinstance(value, dict):
+        pairs = [(str(name), price) for name, price in value.items()]
+    else:
+        parts = [part.rpartition(":") for part in str(value).split(",")]
+        pairs = [(name.strip(), price.strip()) for name, _, price in parts]
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"{name} is given twice: leave one out" if name else f"{value}: {A_PRICE_EACH}"
+            )
+    return {name: _of_device(price) for name, price in pairs}
+
+
+def check_prices(prices: Mapping[str, Price], hardware: Sequence[str]) -> None:
+    """Raise InputError where prices are not those of so much hardware, each once."""
+    if "" in prices and (len(hardware) > 1 or len(prices) > 1):
+        raise InputError(f"price: {A_PRICE_EACH}")
+    if len(currencies := {price.currency for price in prices.values()}) > 1:
+        raise InputError(f"price: in one currency, not {' and '.join(sorted(currencies))}")
+    for name in hardware:
+        if "" not in prices and name not in prices:
+            raise InputError(f'price: none for {name}: add "{name}: 2.2/h"')
+    for name in prices:
+        if name and name not in hardware:
+            raise InputError(f"price: {name} is not compared: --hardware has {', '.join(hardware)}")
+
+
+def written_prices(prices: Mapping[str, Price] | None) -> str | None:
+    """Return prices as `parse_prices` reads them."""
+    if prices is None:
+        return None
+    return ", ".join(f"{name}: {price}" if name else str(price) for name, price in prices.items())
+
+
+DevicePrices = Annotated[
+    InstanceOf[dict[str, Price]] | None,
+    BeforeValidator(lambda value: None if value is None else parse_prices(value)),
+    PlainSerializer(written_prices, return_type=str | None),
+]
+"""A field of prices by hardware, which `check_prices` checks."""
 
 
 class Priced(Protocol):

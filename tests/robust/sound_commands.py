@@ -33,6 +33,10 @@ QUICK = (
     "predict --model llama-8b --batch 1 --hardware h100-sxm --workers 8 --strategy fsdp",
     "predict --model llama-8b --batch 1 --hardware h100-sxm --lora 16 --shape 512",
     "predict --model bert-large --batch 1 --hardware h100-sxm --no-train",
+    (
+        "predict --model llama-8b --batch 1 --hardware h100-sxm,l4 --workers 8 --strategy fsdp "
+        "--price h100-sxm:2/h,l4:1/h --stack megatron-te"
+    ),
     "predict --graph {graph} --hardware {datasheet} --workers 2 --strategy ddp",
     "predict {predict}",
     "graph show {graph}",

@@ -15,13 +15,14 @@ from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import LOG, RunFlags, check_folder, with_run_flags
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line
-from paracosm.files import Lock
+from paracosm.files import Lock, temporary_folder
 from paracosm.report.runs import (
     TROUBLES,
     answer,
     compared,
     described,
     endings_of,
+    ranked,
     remarks_of,
     tables_of,
     verdict,
@@ -89,7 +90,7 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
     flags, log = RunFlags.taken(values), bool(values.pop("log", False))
     where = str(file) if file is not None else "command line"
     study = _study_in(file, verb, values).with_arguments(flags.seed, values)
-    if flags.out is None and study.is_sweep:
+    if flags.out is None and study.is_sweep and not study.is_comparison:
         names = " and ".join(_SEVERAL.get(name, name) for name in study.lists)
         subject = f"a list of {names} is a sweep, which" if names else "a study with a grid"
         raise InputError(f"{where}: {subject} needs a folder to write: give --out")
@@ -113,8 +114,10 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
             raise InputError(message)
     if not study.is_sweep:
         return _run_one(points[0], flags, log)
-    assert flags.out is not None
-    return _run_sweep_of(study, points, flags.out, flags)
+    if flags.out is not None:
+        return _run_sweep_of(study, points, flags.out, flags)
+    with temporary_folder() as folder:
+        return _run_sweep_of(study, points, folder / "comparison", flags)
 
 
 _SEVERAL = {"algorithm": "algorithms", "lr": "learning rates"}
@@ -180,14 +183,14 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
             raise typer.Abort(f"interrupted: {again} resumes where it stopped") from None
     failed = [row for row in rows if isinstance(row, FailedPoint)]
     ran = [row for row in rows if isinstance(row, SweepRow)]
-    if ran:
+    if ran and flags.out is not None:
         runs = [out / row.point for row in ran]
         write_report_of(runs, out, {row.point: row.error for row in failed})
         _write_elsewhere({run.name: RunFolder.open(run) for run in runs}, flags)
     if flags.json:
         sys.stdout.write(to_json([row.to_dict() for row in rows]))
     elif ran and not flags.quiet:
-        show_sweep(ran, out)
+        show_sweep(ran, out, is_kept=flags.out is not None)
     for row in failed:
         print(f"paracosm: {on_one_line(f'{row.point}: {row.error}')}", file=sys.stderr)
     code = _exit_code(study.kind, [row.summary for row in ran], flags.quiet)
@@ -278,10 +281,11 @@ def _next_command(out: Path) -> str:
     return f"{trace}paracosm report {out} OTHER (comparison)"
 
 
-def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
+def show_sweep(rows: Sequence[SweepRow], out: Path, *, is_kept: bool = True) -> None:
     """Print a line for each run of a sweep."""
     say, view = printer(), view_of(rows[0].summary)
-    best = compared(described([RunFolder.open(out / row.point) for row in rows]))
+    runs = described([RunFolder.open(out / row.point) for row in rows])
+    best = compared(runs)
     if best is not None:
         say(best)
         say()
@@ -292,7 +296,7 @@ def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
     for label, write in view.figures.items():
         if label != "Wall time":
             columns.setdefault(_emphasis(label), _of_summary(write))
-    shown = table("", rows, columns)
+    shown = ranked(runs) or table("", rows, columns)
     say(aligned([tuple(f">{header}" for header in shown.header), *shown.rows]))
     if sum(ended.why is not None for ended in endings) > TROUBLES:
         say(endings_of(endings), style=STYLES["warning"])
@@ -300,6 +304,9 @@ def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
     for row, ended in zip(rows, endings, strict=False):
         if ended.why is not None:
             say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
+    if not is_kept:
+        say("next: the same with --out runs/NAME writes a report with figures")
+        return
     say(f"report: {out / 'report.html'}")
     say(f"next: paracosm report {out / rows[0].point} (one of its runs)")
 

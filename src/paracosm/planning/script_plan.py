@@ -18,8 +18,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    InstanceOf,
-    PlainSerializer,
     model_validator,
 )
 
@@ -34,42 +32,24 @@ from paracosm.emulation.device.config import (
 from paracosm.emulation.device.run import record_script
 from paracosm.emulation.device.summary import Recorded, played, summarise
 from paracosm.errors import InputError
-from paracosm.price import WORKER_HOURS, Price, parse_price
+from paracosm.price import (
+    A_PRICE_EACH,
+    WORKER_HOURS,
+    DevicePrices,
+    Price,
+    check_prices,
+    written_prices,
+)
 from paracosm.quantities import Tokens
 from paracosm.results import PlannedScript, ScriptPlanSummary, ScriptSummary
 from paracosm.results.kind import Hooks
 from paracosm.validation import validated
-
-_EACH = 'with several, a price for each: "h100-sxm: 2.2/h, l4: 0.7/h"'
 
 
 def _names(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return tuple(name.strip() for name in value.split(","))
-
-
-def _prices(value: Any) -> Any:
-    """Read "2.2/h", or "h100-sxm: 2.2/h, l4: 0.7/h", also as a mapping."""
-    if value is None:
-        return value
-    if isinstance(value, dict):
-        return {str(name): _price(worth) for name, worth in value.items()}
-    parts = (part.rpartition(":") for part in str(value).split(","))
-    return {name.strip(): _price(worth.strip()) for name, _, worth in parts}
-
-
-def _price(worth: Any) -> Price:
-    if isinstance(worth, Price):
-        return worth
-    text = str(worth)
-    return parse_price(text if "worker" in text else f"{text} a worker")
-
-
-def _written(prices: dict[str, Price] | None) -> str | None:
-    if prices is None:
-        return None
-    return ", ".join(f"{name}: {price}" if name else str(price) for name, price in prices.items())
 
 
 class ScriptPlanConfig(Configuration):
@@ -91,11 +71,9 @@ class ScriptPlanConfig(Configuration):
     batch_tokens: Tokens | None = Field(
         None, description="tokens (or examples) per iteration of all ranks (those counted)"
     )
-    price: Annotated[
-        InstanceOf[dict[str, Price]] | None,
-        BeforeValidator(_prices),
-        PlainSerializer(_written, return_type=str | None),
-    ] = Field(None, description=f'money for a device: "2.2/h"; {_EACH} (device-hours)')
+    price: DevicePrices = Field(
+        None, description=f'money for a device: "2.2/h"; {A_PRICE_EACH} (device-hours)'
+    )
     iterations: int = Field(
         3, ge=1, le=MOST_ITERATIONS, description="after which the script is ended"
     )
@@ -115,18 +93,7 @@ class ScriptPlanConfig(Configuration):
         for config in self.runs:
             config.check()
         if self.price is not None:
-            self._check_prices(self.price)
-
-    def _check_prices(self, prices: dict[str, Price]) -> None:
-        if "" in prices and (len(self.hardware) > 1 or len(prices) > 1):
-            raise InputError(f"price: {_EACH}")
-        if len(known := {price.currency for price in prices.values()}) > 1:
-            raise InputError(f"price: in one currency, not {' and '.join(sorted(known))}")
-        for name in self.hardware:
-            if "" not in prices and name not in prices:
-                raise InputError(f'price: none for {name}: add "{name}: 2.2/h"')
-        for name in prices.keys() - {"", *self.hardware}:
-            raise InputError(f"price: {name} is not compared: --hardware has {self.hardware}")
+            check_prices(self.price, self.hardware)
 
     @cached_property
     def runs(self) -> tuple[DeviceEmulateConfig, ...]:
@@ -278,7 +245,7 @@ def _summary(
         hardware=list(config.hardware),
         tokens=config.tokens,
         unit="iterations" if batch is None else batch.unit,
-        price=None if prices is None else _written(prices),
+        price=None if prices is None else written_prices(prices),
         currency="" if prices is None else next(iter(prices.values())).currency,
         designs=designs,
         fastest=min(good, key=quickness, default=None),

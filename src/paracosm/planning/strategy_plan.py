@@ -28,6 +28,7 @@ from paracosm.faults.node_failures import FailureFields, JobFailures
 from paracosm.graphs.summary import step_of
 from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.prediction.candidates import check_divisible, machine_of
+from paracosm.prediction.comparable import measured_like
 from paracosm.prediction.config import SIZES, PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.replica import LAUNCH
@@ -49,7 +50,8 @@ class StrategyPlanConfig(FailureFields):
 
     model: str = Field(description="a transformer by name: llama-8b, mixtral-8x7b, ...")
     hardware: str = Field(
-        description="a device or node of the catalogue (paracosm hardware list), or a datasheet"
+        description="a device or node of the catalogue (paracosm hardware list), or a datasheet; "
+        "several are a sweep: h100-sxm,h200-sxm"
     )
     tokens: Tokens = Field(description="tokens to train on: 1e12")
     batch_tokens: Tokens | None = Field(
@@ -68,7 +70,9 @@ class StrategyPlanConfig(FailureFields):
         None, description='what was measured on the hardware, as for predict: "resnet50: 210 ms"'
     )
     price: DevicePrice = Field(
-        None, description='money for a device: "2.2/h" (costs are in worker-hours)'
+        None,
+        description='money for a device: "2.2/h"; of several, "h100-sxm: 2.2/h, l4: 0.7/h" (costs '
+        "are in worker-hours)",
     )
 
     @model_validator(mode="after")
@@ -239,6 +243,7 @@ def _summary(
         too_large=sum(each.too_large for each in searches.values()),
         complete=all(each.complete for each in searches.values()),
         cluster=describe_cluster(asked.resolve_cluster(max(searches))),
+        nearest=measured_like(asked, designs[quickest].workers),
         durations={
             "durations of ops": "datasheet, times what ops of each class were measured to reach",
             "software": f"{asked.software.title}: {asked.software.source}",

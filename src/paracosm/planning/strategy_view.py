@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,26 @@ from paracosm.price import cost_text
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.results.chart import Axis, Chart, Curve, Mark, Sections
 from paracosm.results.charts import line
-from paracosm.results.view import Figure, Run, Table, View, counted, figure, table, template
+from paracosm.results.hardware import (
+    Offer,
+    best_offers,
+    compares_hardware,
+    hardware_side_by_side,
+    measured_text,
+    nearest_text,
+)
+from paracosm.results.view import (
+    Figure,
+    Quantity,
+    Run,
+    Table,
+    Trials,
+    View,
+    counted,
+    figure,
+    table,
+    template,
+)
 from paracosm.units import format_duration
 
 DAY = 86400.0
@@ -154,11 +174,96 @@ def _speed(runs: Sequence[Run]) -> Chart:
     )
 
 
+def _trials(runs: Sequence[Run]) -> Trials:
+    """Return plans side by side; those of different hardware with the fastest first."""
+    trials = hardware_side_by_side(runs)
+    if not compares_hardware(trials):
+        return trials
+    return replace(trials, runs=sorted(trials.runs, key=lambda trial: _best(trial.summary).time))
+
+
+def _best(plan: StrategyPlanSummary) -> PlannedStrategy:
+    return plan.designs[plan.fastest]
+
+
+def _compare(trials: Trials) -> str | None:
+    """Name the hardware that is done first, and the one that costs least."""
+    if not compares_hardware(trials):
+        return None
+    plan: StrategyPlanSummary = trials.runs[0].summary
+    offers = [
+        Offer(
+            devices=design.workers,
+            hardware=trial.summary.hardware,
+            stack=trial.summary.stack or "",
+            speed=1 / design.time,
+            fast=f"{long_time(design.time)} for {large(plan.tokens)} tokens of {plan.model}",
+            cost=design.cost,
+            cheap=cost_text(trial.summary, design.cost),
+        )
+        for trial in trials.runs
+        for design in (trial.summary.designs[i] for i in _fastest_and_cheapest(trial.summary))
+    ]
+    return best_offers(offers)
+
+
+def _fastest_and_cheapest(plan: StrategyPlanSummary) -> list[int]:
+    return list(dict.fromkeys((plan.fastest, plan.cheapest)))
+
+
+def _ranked(trials: Trials) -> Table | None:
+    """Return a table of different hardware, the one that is done first before the others."""
+    if not compares_hardware(trials):
+        return None
+    rows = [
+        (trial.summary, trial.summary.designs[place])
+        for trial in trials.runs
+        for place in _fastest_and_cheapest(trial.summary)
+    ]
+
+    def cost_of_a_million(row: tuple[StrategyPlanSummary, PlannedStrategy]) -> str:
+        plan, design = row
+        return cost_text(plan, design.cost / plan.tokens * 1e6)
+
+    return table(
+        "Hardware, fastest first",
+        rows,
+        {
+            "hardware": lambda row: f"{row[1].workers:,} x {row[0].hardware}",
+            "software": lambda row: row[0].stack,
+            "time": lambda row: long_time(row[1].time),
+            "cost": lambda row: cost_text(row[0], row[1].cost),
+            "cost, a million tokens": cost_of_a_million,
+            "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
+            "nearest measured": lambda row: nearest_text(row[0]),
+            "strategy": lambda row: f"{row[1].strategy}, micro-batches of {row[1].micro_batch}",
+        },
+    )
+
+
+QUANTITIES = (
+    Quantity("time", "Least time of all tokens", lambda trial: _best(trial.summary).time, "s"),
+    Quantity(
+        "cost",
+        "Least cost of all tokens",
+        lambda trial: trial.summary.designs[trial.summary.cheapest].cost,
+        "in the money of the price, or worker-hours",
+    ),
+)
+
+
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    trials=_trials,
+    quantities=lambda trials: QUANTITIES if compares_hardware(trials) else (),
+    compare=_compare,
+    ranked=_ranked,
     name=template("{model} on {hardware}"),
     subject=figure("hardware"),
-    remarks=lambda summary: {"cluster": cluster_text(summary.cluster or {})},
+    remarks=lambda summary: {
+        "cluster": cluster_text(summary.cluster or {}),
+        "nearest measured": measured_text(summary.nearest),
+    },
     tables=_tables,
 )

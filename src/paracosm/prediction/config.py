@@ -23,6 +23,7 @@ from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.fields import PredictionFields
 from paracosm.prediction.timeline_ranks import check_ranks, parse_ranks
+from paracosm.price import DevicePrice
 from paracosm.profiling.datasheets import holds_hardware
 from paracosm.quantities import Duration
 
@@ -144,13 +145,19 @@ class PredictConfig(PredictionFields):
     hardware: str | None = Field(
         None,
         description="a device or node of the catalogue (paracosm hardware list), or a datasheet "
-        'file; or part of the name of hardware with timings in the database: "H100" (this machine)',
+        "file; several are a sweep: h100-sxm,h200-sxm; or part of the name of hardware with "
+        'timings in the database: "H100" (this machine)',
     )
     stack: str | None = Field(
         None,
         description="software on hardware of the catalogue: which kernels it runs, and what it "
         "fuses: megatron-te, torchtitan, ... (paracosm hardware stacks; by the model "
         "and the strategy)",
+    )
+    price: DevicePrice = Field(
+        None,
+        description='money for a device of the catalogue: "2.2/h"; of several, "h100-sxm: 2.2/h, '
+        'l4: 0.7/h" (costs are in worker-hours)',
     )
     measured: str | None = Field(
         None,
@@ -253,7 +260,9 @@ class PredictConfig(PredictionFields):
         elif not self.train:
             idle["nothing is trained"] = {"lora"}
         if self.hardware is None:
-            idle["it concerns hardware of the catalogue: give --hardware"] = {"measured", "stack"}
+            idle["it concerns hardware of the catalogue: give --hardware"] = {
+                *("measured", "stack", "price")
+            }
         if self.hardware is not None:
             idle["hardware selects the timings"] = {"threads", "device"}
         elif self.device == "cuda":
@@ -356,7 +365,7 @@ class PredictConfig(PredictionFields):
             )
 
     def _idle_of_hardware(self) -> frozenset[str]:
-        return frozenset({"measured", "stack"}) if self.catalogued is None else OF_DATABASE
+        return frozenset({"measured", "stack", "price"}) if self.catalogued is None else OF_DATABASE
 
     @cached_property
     def is_timed(self) -> bool:

@@ -14,6 +14,7 @@ from paracosm.graphs.transformer.share import describe_routing
 from paracosm.jobs.strategies.build import check_changes
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
+from paracosm.prediction.comparable import comparable
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.iteration import Prediction, predict, timeline_of
@@ -85,9 +86,11 @@ def run_prediction(
         chosen, search, status = _chosen(config, seed, progress, announce)
         found, timeline = _run_on_cluster(chosen, seed, None, announce)
         status = found.status if status == "done" else status
-        return PredictionRun(replace(found, search=search, status=status), timeline)
+        found = comparable(replace(found, search=search, status=status), chosen)
+        return PredictionRun(found, timeline)
     if config.is_on_cluster:
-        return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
+        found, timeline = _run_on_cluster(config, seed, progress, announce)
+        return PredictionRun(comparable(found, config.resolved), timeline)
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
     memory = None
@@ -98,7 +101,7 @@ def run_prediction(
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts, memory)
-    return PredictionRun(summary, timeline_of(prediction))
+    return PredictionRun(comparable(summary, config), timeline_of(prediction))
 
 
 NEXT = 5  # strategies that are named after a search

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import PurePath
 from typing import Any
@@ -13,6 +14,7 @@ from paracosm.cluster.description import cluster_text
 from paracosm.prediction.charts import ranks_name, sections
 from paracosm.prediction.parameter_servers import view as servers
 from paracosm.prediction.worker_charts import ideal_examples
+from paracosm.price import cost_text
 from paracosm.results import (
     IterationSummary,
     JobSummary,
@@ -25,12 +27,22 @@ from paracosm.results import (
 )
 from paracosm.results.charts import PARTS, shown_parts
 from paracosm.results.comparison import best_sentence
+from paracosm.results.hardware import (
+    Offer,
+    best_offers,
+    compares_hardware,
+    hardware_side_by_side,
+    measured_text,
+    nearest_text,
+)
 from paracosm.results.summaries import DeviceMemory, Measured, OneReplica
 from paracosm.results.view import (
     Figure,
     Known,
     Quantity,
+    Run,
     Table,
+    Trial,
     Trials,
     View,
     counted,
@@ -199,6 +211,8 @@ FIGURES: Mapping[str, Figure] = {
     "Error": figure("measured.error", "{:+.1%}".format),
     "Energy": _energy,
     "Examples/s": figure("examples_per_second", lambda rate: _few_digits(rate)),
+    "Tokens/s": figure("tokens_per_second", "{:,.0f}".format),
+    "Cost": lambda summary: _priced(summary),
     "Efficiency": figure("efficiency", "%"),
     f"At least {HALF:.0%} efficient": _of_job(lambda s: _efficient_up_to(s.throughput)),
     "Peak memory": figure("peak_memory", "B"),
@@ -229,8 +243,113 @@ QUANTITIES = (
 )
 
 
+def _quantities(trials: Trials) -> Sequence[Quantity]:
+    """Return what is drawn of several runs: of different hardware also tokens/s and their cost."""
+    if not compares_hardware(trials):
+        return QUANTITIES
+    known = trials.runs[0].summary
+    money = "worker-hours" if known.get("price") is None else known.get("currency") or "money"
+    tokens = Quantity("tokens", "Tokens/s", _number("tokens_per_second"), "tokens/s")
+    cost = Quantity("cost", f"Cost of {_per(known)}", _number("cost"), money)
+    throughput, *others = QUANTITIES
+    first = throughput if known.get("tokens_per_second") is None else tokens
+    return (first, cost, *others)
+
+
+def _trials(runs: Sequence[Run]) -> Trials:
+    """Return runs side by side; those of different hardware with the fastest first."""
+    chosen = all(run.arguments.get("strategy") == "auto" for run in runs)
+    trials = hardware_side_by_side(runs, *(("batch",) if chosen else ()))
+    if not compares_hardware(trials):
+        return trials
+    return replace(trials, runs=sorted(trials.runs, key=_slowness))
+
+
+def _slowness(trial: Trial) -> float:
+    rate = trial.summary.get("examples_per_second")
+    unfit = trial.failure is not None or not rate or trial.summary.get("fits") is False
+    return math.inf if unfit else 1 / rate
+
+
+def _offers(trials: Trials) -> list[Offer]:
+    return [
+        Offer(
+            devices=trial.summary.get("workers") or 1,
+            hardware=trial.summary.hardware,
+            stack=trial.summary.stack,
+            speed=trial.summary.examples_per_second,
+            fast=_rate(trial.summary),
+            cost=trial.summary.cost,
+            cheap=_cost(trial.summary),
+        )
+        for trial in trials.runs
+        if _slowness(trial) < math.inf and trial.summary.get("cost") is not None
+    ]
+
+
+def _device_name(summary: Known) -> str:
+    return f"{summary.get('workers') or 1:,} x {summary['hardware']}"
+
+
+def _rate(summary: Known) -> str:
+    tokens = summary.get("tokens_per_second")
+    if tokens is not None:
+        return f"{tokens:,.0f} tokens/s"
+    return f"{_few_digits(summary['examples_per_second'])} examples/s"
+
+
+def _cost(summary: Any) -> str:
+    return f"{cost_text(summary, summary.cost)} {_per(summary)}"
+
+
+def _per(summary: Known) -> str:
+    known = summary.get("tokens_per_second") is not None
+    return f"a million {'tokens' if known else 'examples'}"
+
+
+def _priced(summary: Summary) -> str | None:
+    is_priced = summary.get("price") is not None and summary.get("cost") is not None
+    return _cost(summary) if is_priced else None
+
+
+def _rate_of_each(summary: Any) -> str | None:
+    """Return the tokens/s of one device."""
+    rate = summary.tokens_per_second
+    return None if rate is None else f"{rate / (summary.get('workers') or 1):,.0f}"
+
+
+def _ranked(trials: Trials) -> Table | None:
+    """Return a table of different hardware, the fastest first."""
+    if not compares_hardware(trials):
+        return None
+    shown = [trial.summary for trial in trials.runs if trial.summary.get("hardware") is not None]
+    if not shown:
+        return None
+    return table(
+        "Hardware, fastest first",
+        shown,
+        {
+            "hardware": _device_name,
+            "software": figure("stack"),
+            "tokens/s": figure("tokens_per_second", "{:,.0f}".format),
+            "of each": _rate_of_each,
+            "examples/s": figure("examples_per_second", _few_digits),
+            f"cost, {_per(shown[0])}": lambda s: None if s.cost is None else cost_text(s, s.cost),
+            "iteration": figure("iteration_time", "s"),
+            "90 %": _interval,
+            "memory": figure("peak_memory", "B"),
+            "fits": figure("fits", lambda fits: "yes" if fits else "no"),
+            "nearest measured": nearest_text,
+            "strategy": lambda s: s.get("strategy"),
+        },
+    )
+
+
 def _compare(trials: Trials) -> str | None:
-    """Say which of several runs has the highest throughput."""
+    """Say which of several runs has the highest throughput, and which hardware costs least."""
+    if compares_hardware(trials) and (offers := _offers(trials)):
+        unfit = sum(trial.summary.get("fits") is False for trial in trials.runs)
+        return best_offers(offers, unfit)
     rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
     key = next((key for key in rates if all(t.summary.get(key) for t in trials.runs)), None)
     if key is None:
@@ -334,9 +453,11 @@ def _machine(measured: Measured | None) -> str | None:
 
 
 def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str | None]:
+    """Return how durations are known, and how far those of measured runs are off."""
     other_device = summary.captured_for not in (None, summary.device)
     differences = f" ({summary.differences})" if summary.differences else ""
     return {
+        "nearest measured": measured_text(summary.nearest),
         "graph": f"{summary.model}: from {summary.source}" if summary.source else None,
         "to measure": _to_measure(summary),
         "timings of": f"{summary.environment or ''}{differences}",
@@ -501,7 +622,9 @@ def _signed(error: float) -> str:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    quantities=lambda trials: QUANTITIES,
+    trials=_trials,
+    ranked=_ranked,
+    quantities=_quantities,
     compare=_compare,
     subject=figure("environment"),
     name=_name,

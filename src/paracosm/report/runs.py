@@ -167,6 +167,11 @@ def compared(runs: Sequence[Run]) -> str | None:
     return view_of(runs[0].numbers).compare(_trials(runs))
 
 
+def ranked(runs: Sequence[Run]) -> Table | None:
+    """Return the table of several runs, the best first; None for kinds that do not rank them."""
+    return view_of(runs[0].numbers).ranked(_trials(runs)) if len(runs) > 1 else None
+
+
 def _trials(runs: Sequence[Run]) -> Trials:
     return (view_of(runs[0].numbers).trials or runs_side_by_side)(runs)
 

@@ -24,6 +24,7 @@ from paracosm.report.runs import (
     compared,
     described,
     endings_of,
+    ranked,
     remarks_of,
     tables_of,
     view_of,
@@ -63,10 +64,11 @@ def write_report(
     first, parts = all_sections(shown)
     names = [run.name for run in shown]
     charts = [chart for part in (*first, *parts) for chart in part.charts]
-    numbers = key_numbers(shown)
+    numbers, best_first = key_numbers(shown), ranked(shown)
     body = [
         _lead(shown),
         failures(failed),
+        "" if best_first is None else f"<section>{text_table(best_first)}</section>",
         *map(section, first),
         tiles(shown[0], numbers) if single else run_table(shown, numbers),
         run_legend(shown) if parts else "",

@@ -44,7 +44,7 @@ def design_name(design: Iterable[tuple[str, Any]]) -> str:
     return ", ".join(argument(name, value) for name, value in design)
 
 
-NAMES = ("algorithm", "model", "data", "method", "problem", "strategy")
+NAMES = ("algorithm", "model", "data", "method", "problem", "strategy", "hardware", "stack")
 """Arguments whose values are self-explanatory."""
 
 

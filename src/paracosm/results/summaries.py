@@ -414,6 +414,19 @@ class Measured(JsonObject):
     baseline_errors: Mapping[str, float]
 
 
+class MeasuredRun(JsonObject):
+    """A training step that somebody else has measured, and what is predicted for it."""
+
+    model: str
+    devices: int
+    hardware: str  #: of the catalogue
+    software: str  #: as its source calls it
+    numbers: str  #: "bf16", "fp8"
+    seconds: float  #: of a step; `predicted` by this version
+    predicted: float
+    source: str  #: who published it, with the licence
+
+
 class _TimedGraph(Summary):
     """Fields of a graph whose ops have durations."""
 
@@ -435,6 +448,13 @@ class _TimedGraph(Summary):
     machine_spread: float
     launch: float
     stack: str | None = None  #: software on hardware of the catalogue; None where ops were timed
+    hardware: str | None = None  #: of the catalogue; None where ops were timed
+    tokens_per_second: float | None = None  #: None where examples are no sequences of tokens
+    #: of a device; cost of a million tokens, or examples, in worker-hours without a price
+    price: str | None = None
+    currency: str = ""
+    cost: float | None = None
+    nearest: Sequence[MeasuredRun] = ()  #: measured runs like this one, the nearest first
     durations: Mapping[str, str]
     coverage: Mapping[str, float]
     estimated_ops: int
@@ -599,6 +619,7 @@ class StrategyPlanSummary(Summary):
     complete: bool
     durations: Mapping[str, str]
     cluster: Json | None = None  #: with the most workers
+    nearest: Sequence[MeasuredRun] = ()  #: to the fastest design
 
 
 class Saturation(JsonObject):

@@ -198,6 +198,7 @@ class View:
     trials: Callable[[Sequence[Run]], Trials] | None = None
     quantities: Callable[[Trials], Sequence[Quantity]] = lambda trials: ()  # drawn of several
     compare: Callable[[Trials], str | None] = lambda trials: None  # several, in a sentence
+    ranked: Callable[[Trials], Table | None] = lambda trials: None  # several, the best first
     # None: by place
     styles: Callable[[Sequence[Run]], Sequence[Style] | None] = lambda runs: None
     subject: Callable[[Known], str | None] = lambda known: None

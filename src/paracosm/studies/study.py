@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -24,10 +24,12 @@ from typing import Any, get_args, get_origin
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from paracosm.cluster.hardware.catalogue import hardware_names
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import MOST_LEVELS, read_yaml
 from paracosm.errors import InputError, shown, unknown
 from paracosm.expression import split_list
+from paracosm.price import check_prices, parse_prices
 from paracosm.studies.kinds import KINDS
 from paracosm.units import WIDEST, is_too_wide
 from paracosm.validation import validated
@@ -37,8 +39,11 @@ Grid = dict[str, list[Any]]
 MOST_RUNS = 1_000_000
 """Of one study."""
 
+NAMES = ("hardware", "stack")
+"""Arguments whose lists compare what could be bought or installed."""
+
 _COUNTS = ("workers", "processors", "world_size")
-_LISTED = ("algorithm", "lr")
+_LISTED = ("algorithm", "lr", *NAMES)
 
 
 class Study(BaseModel):
@@ -72,7 +77,8 @@ class Study(BaseModel):
 
     @property
     def lists(self) -> Grid:
-        """The lists of values of which each run takes one: `1,2,4..64` workers, `asgd, ssgd`.
+        """The lists of values of which each run takes one: `1,2,4..64` workers, `asgd, ssgd`,
+        `h100-sxm, h200-sxm`.
 
         That is a sweep in every kind of run that does not itself compare such values.
 
@@ -89,6 +95,8 @@ class Study(BaseModel):
                 continue
             if name in _LISTED:
                 parts = split_list(value) if isinstance(value, str) else value
+                if name == "hardware" and isinstance(value, str) and not _names_hardware(parts):
+                    continue  # commas of a description of timed hardware
                 if isinstance(parts, list | tuple) and len(parts) > 1:
                     lists[key] = list(parts)
             if name not in _COUNTS or not _is_one_number(field.annotation):
@@ -156,6 +164,11 @@ class Study(BaseModel):
         return over
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether each run takes one of a list of hardware or software, and nothing else varies."""
+        return not self.over and bool(self.lists) and self.lists.keys() <= {*NAMES}
+
+    @property
     def is_sweep(self) -> bool:
         """Whether the study has a grid, or a list of values."""
         return bool(self.over or self.lists)
@@ -172,7 +185,10 @@ class Study(BaseModel):
         kind = KINDS[self.kind]
         points: dict[tuple[int, str, tuple[int, ...]], Point] = {}
         names: set[str] = set()
-        for varied, name in self._combinations(where):
+        combinations = self._combinations(where)
+        compared = [{**self.arguments, **varied}.get("hardware") for varied, _ in combinations]
+        hardware = list(dict.fromkeys(name for name in compared if isinstance(name, str)))
+        for varied, name in combinations:
             seed = varied.get("seed", self.seed)
             if type(seed) is not int or not 0 <= seed <= WIDEST:
                 raise InputError(
@@ -180,7 +196,10 @@ class Study(BaseModel):
                 )
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
-            complete = {**self.arguments, **arguments}
+            try:
+                complete = _priced({**self.arguments, **arguments}, hardware)
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
             config = kind.configured(complete, place)
             try:
                 identity = (seed, config.model_dump_json(), _objects(varied.values()))
@@ -251,6 +270,29 @@ def _is_one_number(annotation: Any) -> bool:
     """Whether a field takes a whole number, not a tuple of them."""
     parts = () if get_origin(annotation) is tuple else get_args(annotation)
     return annotation is int or any(map(_is_one_number, parts))
+
+
+def _names_hardware(parts: Sequence[str]) -> bool:
+    """Whether one of these is a name of the catalogue, or a datasheet file."""
+    files = any(part.endswith((".yaml", ".yml")) for part in parts)
+    return files or (len(parts) > 1 and not {*hardware_names()}.isdisjoint(parts))
+
+
+def _priced(arguments: dict[str, Any], hardware: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a run with the price of its own hardware.
+
+    Raises:
+        InputError: prices by hardware that are not those of what is compared.
+    """
+    price, own = arguments.get("price"), arguments.get("hardware")
+    if price is None or not isinstance(own, str) or not (":" in str(price) or len(hardware) > 1):
+        return arguments
+    try:
+        prices = parse_prices(price)
+    except InputError as error:
+        raise InputError(f"price: {error}") from None
+    check_prices(prices, hardware)
+    return {**arguments, "price": str(prices[own])}
 
 
 @dataclass(frozen=True)
