@@ -56,6 +56,7 @@ QUICK = (
     "hardware show {datasheet}",
     "hardware stacks",
     "hardware add {datasheet}",
+    "hardware add {db} --stack mine --hardware cpu-2-core --force",
     "report {run}",
     "report {sweep} --out {out}/page.html",
     "report {relaxation} --out {out}/page.html",

@@ -3,10 +3,12 @@ that predictions use."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument
+import yaml
+from typer import Argument, Option
 
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import ForceFile, Json
@@ -15,11 +17,15 @@ from paracosm.cluster.hardware import (
     Hardware,
     add_to_catalogue,
     find_hardware,
+    find_stack,
     load_catalogue,
     load_efficiencies,
     load_stacks,
 )
 from paracosm.cluster.hardware.kernels import Kernels, load_kernels
+from paracosm.errors import InputError
+from paracosm.files import temporary_folder
+from paracosm.profiling.measured_stack import measured_stack
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 
@@ -182,16 +188,48 @@ def _kernel_rows(kernels: Kernels) -> list[list[str]]:
 
 
 def add(
-    file: Annotated[Path, Argument(help="devices, interconnects and nodes by name, as YAML")],
+    file: Annotated[
+        Path,
+        Argument(
+            help="devices, interconnects, nodes and stacks by name, as YAML; or a profile database "
+            "with timings of ops or links, as a stack"
+        ),
+    ],
+    stack: Annotated[str | None, Option(help="name of the stack that a database measured")] = None,
+    hardware: Annotated[
+        str | None, Option(help="of the catalogue: what the database was measured on")
+    ] = None,
+    like: Annotated[
+        str | None, Option(help="the stack that it is like in all else [pytorch-eager]")
+    ] = None,
     force: ForceFile = False,
     json: Json = False,
 ) -> int:
-    """Add a file of datasheets to the user's own; it is checked first.
+    """Add datasheets or stacks to the user's own, or a stack that was measured on a device.
 
     Example: paracosm hardware add my-accelerator.yaml
     """
-    target, added = add_to_catalogue(file, force=force)
-    names = [*added.devices, *added.nodes, *added.interconnects]
+    given = {"--stack": stack, "--hardware": hardware, "--like": like}
+    if not _is_database(file):
+        for flag, value in given.items():
+            if value is not None:
+                raise InputError(f"{flag}: has no effect, leave it out: {file} is no database")
+        target, added = add_to_catalogue(file, force=force)
+    else:
+        for flag, example in (("--stack", "my-stack"), ("--hardware", "h100-sxm")):
+            if given[flag] is None:
+                raise InputError(f"{file}: a profile database: add {flag} {example}")
+        assert stack is not None
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", stack):
+            raise InputError(f'--stack: "{stack}": a name has letters a to z, digits and hyphens')
+        base = find_stack(like or "pytorch-eager")
+        found = measured_stack(file, find_hardware(hardware or ""), base)
+        with temporary_folder() as folder:
+            written = folder / f"{stack}.yaml"
+            content = {"stacks": {stack: found.model_dump(mode="json", exclude_defaults=True)}}
+            written.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            target, added = add_to_catalogue(written, force=force)
+    names = [*added.devices, *added.nodes, *added.interconnects, *added.stacks]
     show_result(
         {"file": str(target), "added": names},
         json,
@@ -199,3 +237,11 @@ def add(
         lambda: printer()(f"Added {', '.join(names)}: {target}"),
     )
     return 0
+
+
+def _is_database(file: Path) -> bool:
+    try:
+        with file.open("rb") as content:
+            return content.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # what reads it as YAML says why

@@ -357,6 +357,8 @@ class PredictConfig(PredictionFields):
     def _check_hardware(self) -> None:
         if self.hardware is None:
             return
+        if self.catalogued is not None:
+            self.software.ops_on(self.catalogued.name)
         idle = self._idle_of_hardware()
         if given := sorted(idle & self.model_fields_set):
             known = "timings" if self.catalogued is None else "no timings"
@@ -453,11 +455,12 @@ class PredictConfig(PredictionFields):
         if self.db.is_file() and holds_hardware(self.db, self.hardware):
             return None
         try:
-            return find_hardware(self.hardware)
+            found = find_hardware(self.hardware)
         except InputError:
             if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
                 return None  # the database's contents are reported later
             raise
+        return found if self.stack is None else find_stack(self.stack).on(found)
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions

@@ -126,6 +126,7 @@ def durations_on(
 
     table = load_efficiencies() if efficiencies is None else efficiencies
     stack = default_stack() if stack is None else stack
+    measured = stack.ops_on(hardware.name)
     times: dict[int, tuple[str, OpTime]] = {}
     peaks = tuple(hardware.device.peak_tflops)
     is_of_sizes = graph.provenance.get("source") == "published sizes"
@@ -149,6 +150,8 @@ def durations_on(
             time = _kernel_time(op, kind, dtype, hardware, stack)
         if time is None:
             time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
+        if (timed := measured.get(kind)) is not None:
+            time = OpTime(time.seconds * timed.time, timed.spread, "measured")
         times[code] = kind, time
     shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
     found: list[Estimate | None] = [None] * len(graph.ops)

@@ -3,12 +3,11 @@
 from paracosm.cluster.hardware.catalogue import (
     Device,
     Hardware,
-    add_to_catalogue,
     find_hardware,
     load_catalogue,
 )
 from paracosm.cluster.hardware.efficiency import Efficiencies, load_efficiencies
-from paracosm.cluster.hardware.stacks import Stack, find_stack, load_stacks
+from paracosm.cluster.hardware.stacks import Stack, add_to_catalogue, find_stack, load_stacks
 
 __all__ = [
     "Device",

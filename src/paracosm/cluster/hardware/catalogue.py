@@ -149,11 +149,12 @@ class Catalogue(BaseModel):
     devices: dict[str, Device] = {}
     interconnects: dict[str, Interconnect] = {}
     nodes: dict[str, NodeType] = {}
+    stacks: dict[str, Any] = Field({}, description="software, as `stacks.py` reads it")
 
     def merged(self, other: "Catalogue", where: str) -> "Catalogue":
         """Return both; InputError for a name that both have, or that neither has."""
         parts: dict[str, Any] = {}
-        for part in ("devices", "interconnects", "nodes"):
+        for part in ("devices", "interconnects", "nodes", "stacks"):
             ours, theirs = getattr(self, part), getattr(other, part)
             for name in theirs:
                 if name in ours:
@@ -260,7 +261,7 @@ def find_hardware(name: str | Path) -> Hardware:
     """
     known, origins = _everything()
     if str(name).endswith((".yaml", ".yml")):
-        own = _read(Path(name))
+        own = read_hardware_file(Path(name))
         if len(own.devices) != 1:
             raise InputError(f"{name}: has {len(own.devices)} devices: one is meant here")
         known = known.merged(own, str(name))
@@ -314,22 +315,22 @@ def user_folder() -> Path:
     return Path(base) / "paracosm" / "hardware"
 
 
-def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogue]:
+def copy_to_user_folder(path: Path, *, force: bool = False) -> tuple[Path, Catalogue]:
     """Copy a file into the user's folder; return its new path and its content.
 
     Raises:
         InputError: it cannot be used; a name of it is taken; a file of its name is there already.
     """
-    own = _read(path)
-    if not (own.devices or own.interconnects or own.nodes):
-        raise InputError(f"{path}: it has no devices, interconnects or nodes")
+    own = read_hardware_file(path)
+    if not (own.devices or own.interconnects or own.nodes or own.stacks):
+        raise InputError(f"{path}: it has no devices, interconnects, nodes or stacks")
     target = user_folder() / f"{path.stem}.yaml"
     if target.exists() and not force:
         raise InputError(f"{target}: is there already: --force replaces it")
     known = _built_in()
-    for other in _user_files():
+    for other in user_files():
         if other != target:
-            known = known.merged(_read(other), str(other))
+            known = known.merged(read_hardware_file(other), str(other))
     known.merged(own, str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as fresh:
@@ -341,14 +342,15 @@ def _everything() -> tuple[Catalogue, Mapping[str, str]]:
     """Return the catalogue, and for what a user added the file, by name."""
     known = _built_in()
     origins: dict[str, str] = {}
-    for path in _user_files():
-        own = _read(path)
+    for path in user_files():
+        own = read_hardware_file(path)
         known = known.merged(own, str(path))
         origins |= dict.fromkeys((*own.devices, *own.nodes), str(path))
     return known, origins
 
 
-def _user_files() -> list[Path]:
+def user_files() -> list[Path]:
+    """Return the files of the user's own hardware and stacks."""
     return sorted(user_folder().glob("*.yaml"))
 
 
@@ -360,8 +362,15 @@ def _built_in() -> Catalogue:
     return known
 
 
-def _read(path: Path) -> Catalogue:
+def read_hardware_file(path: Path) -> Catalogue:
+    """Return the content of a file of the catalogue's form.
+
+    Raises:
+        InputError: it cannot be read, or is of another form.
+    """
     content = read_yaml(path, "hardware file")
     if not isinstance(content, dict):
-        raise InputError(f"{path}: a hardware file has devices, interconnects or nodes by name")
+        raise InputError(
+            f"{path}: a hardware file has devices, interconnects, nodes or stacks by name"
+        )
     return validated(Catalogue, content, str(path))

@@ -1,16 +1,27 @@
 """Software stacks: the kernels that a framework runs on a device, and what it fuses."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from paracosm.cluster.hardware.catalogue import Device
+from paracosm.cluster.hardware.catalogue import (
+    Catalogue,
+    Device,
+    Hardware,
+    copy_to_user_folder,
+    load_catalogue,
+    read_hardware_file,
+    user_files,
+)
+from paracosm.cluster.hardware.efficiency import OP_CLASSES
 from paracosm.cluster.hardware.kernels import AttentionKernel, ProductKernel, load_kernels
 from paracosm.data_files import read_packaged_yaml
 from paracosm.errors import InputError, unknown
+from paracosm.quantities import Bandwidth, Duration
 from paracosm.validation import validated
 
 OTHER = "other"
@@ -21,6 +32,36 @@ GENERATIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Generations of devices that multiply numbers so scaled; others are multiplied wherever there is
 float8."""
+
+
+class MeasuredClass(BaseModel):
+    """Ops of one class, timed with a stack on a device."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    time: float = Field(gt=0, allow_inf_nan=False, description="over what is predicted without it")
+    spread: float = Field(ge=0, description="half-width of the 90 % interval of its logarithm")
+    ops: int = Field(ge=1, description="distinct ops that it is from")
+
+
+class MeasuredLink(BaseModel):
+    """What collectives between the devices of a node were measured to get."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bandwidth: Annotated[Bandwidth, Field(gt=0, allow_inf_nan=False)] = Field(
+        description="one way, as 300 GB/s"
+    )
+    latency: Annotated[Duration, Field(ge=0, allow_inf_nan=False)] = Field(description="of a step")
+
+
+class Measured(BaseModel):
+    """What was measured with a stack on one device."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ops: dict[str, MeasuredClass] = Field({}, description="by class of ops")
+    inner: MeasuredLink | None = Field(None, description="the link between devices of a node")
 
 
 class Stack(BaseModel):
@@ -59,6 +100,9 @@ class Stack(BaseModel):
     also: dict[str, str] = Field(
         {}, description="other names of it: software that runs as it does, by what says so"
     )
+    measured: dict[str, Measured] = Field(
+        {}, description="by device: of a stack that was measured, which runs on no other"
+    )
     source: str = Field(min_length=1, max_length=800, description="what says so")
 
     @model_validator(mode="after")
@@ -68,6 +112,36 @@ class Stack(BaseModel):
             if name not in known:
                 raise InputError(f"attention: {unknown('kernel', name, known)}")
         return self
+
+    def ops_on(self, name: str) -> Mapping[str, MeasuredClass]:
+        """Return what was measured of classes of ops on a device; nothing of a packaged stack.
+
+        Raises:
+            InputError: the stack was measured on other devices alone.
+        """
+        if self.measured and name not in self.measured:
+            raise InputError(
+                f"stack: {self.title} was measured on {', '.join(self.measured)}: it has nothing "
+                f"on {name}"
+            )
+        return self.measured[name].ops if self.measured else {}
+
+    def on(self, hardware: Hardware) -> Hardware:
+        """Return hardware with the link that was measured with the stack, if there is one.
+
+        Raises:
+            InputError: it was, and the catalogue has no node of the hardware.
+        """
+        found = self.measured.get(hardware.name)
+        if found is None or found.inner is None:
+            return hardware
+        if hardware.inner is None:
+            raise InputError(
+                f"stack: {self.title} has a link between devices of a node, and the catalogue has "
+                f"no node of several {hardware.name}"
+            )
+        link = {"usable": found.inner.bandwidth, "latency": found.inner.latency}
+        return replace(hardware, inner=hardware.inner.model_copy(update=link))
 
     def attention_on(self, device: Device) -> AttentionKernel:
         """Return the kernel of attention on a device.
@@ -108,10 +182,10 @@ def products_of(dtype: str, scaling: str, device: Device) -> ProductKernel | Non
 
 
 def find_stack(name: str) -> Stack:
-    """Return the stack of a name, or of software that runs as it does.
+    """Return the stack of a name, or of software that runs as it does; the user's own, too.
 
     Raises:
-        InputError: a name that is unknown, with the nearest.
+        InputError: a name that is unknown, with the nearest; a file that cannot be used.
     """
     stacks = dict(load_stacks())
     stacks |= {other: stack for stack in load_stacks().values() for other in stack.also}
@@ -120,8 +194,58 @@ def find_stack(name: str) -> Stack:
     return stacks[name]
 
 
-@cache
 def load_stacks() -> Mapping[str, Stack]:
+    """Return all stacks, the user's own behind those of the package."""
+    stacks = dict(_built_in())
+    for path in user_files():
+        stacks |= stacks_of(path)
+    return stacks
+
+
+def stacks_of(path: Path) -> Mapping[str, Stack]:
+    """Return the stacks of a file of the catalogue's form.
+
+    Raises:
+        InputError: one lacks a source, names an unknown kernel or device, or has a name that is
+            taken.
+    """
+    return _checked(read_hardware_file(path).stacks, str(path))
+
+
+def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogue]:
+    """Copy a file with hardware or stacks into the user's folder; return its path and content.
+
+    Raises:
+        InputError: it cannot be used; a name of it is taken; a file of its name is there already.
+    """
+    stacks_of(path)
+    return copy_to_user_folder(path, force=force)
+
+
+def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
+    found, devices = {}, load_catalogue().devices
+    for name, entry in entries.items():
+        if name in _built_in():
+            raise InputError(f"{where}: stacks.{name}: there is one of that name: name it else")
+        if isinstance(entry, dict) and not entry.get("source"):
+            raise InputError(
+                f"{where}: stacks.{name}: no source: say which document or measurement it is from"
+            )
+        found[name] = validated(Stack, entry, f"{where}: stacks.{name}")
+        for device, measured in found[name].measured.items():
+            if device not in devices:
+                problem = unknown("device", device, devices)
+                raise InputError(f"{where}: stacks.{name}.measured: {problem}")
+            for op_class in measured.ops:
+                if op_class not in OP_CLASSES or op_class.startswith("tensor "):
+                    known = [each for each in OP_CLASSES if not each.startswith("tensor ")]
+                    problem = unknown("class of ops", op_class, known)
+                    raise InputError(f"{where}: stacks.{name}.measured.{device}.ops: {problem}")
+    return found
+
+
+@cache
+def _built_in() -> Mapping[str, Stack]:
     path = Path(__file__).with_name("stacks.yaml")
     entries = read_packaged_yaml(path)
     return {name: validated(Stack, entry, f"{path}: {name}") for name, entry in entries.items()}
