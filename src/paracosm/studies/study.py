@@ -186,8 +186,11 @@ class Study(BaseModel):
         points: dict[tuple[int, str, tuple[int, ...]], Point] = {}
         names: set[str] = set()
         combinations = self._combinations(where)
-        compared = [{**self.arguments, **varied}.get("hardware") for varied, _ in combinations]
-        hardware = list(dict.fromkeys(name for name in compared if isinstance(name, str)))
+        field = kind.model(self.arguments).model_fields.get("hardware")
+        hardware = list[str]()
+        if field is not None and get_origin(field.annotation) is not tuple:  # of a run, one
+            given = ({**self.arguments, **varied}.get("hardware") for varied, _ in combinations)
+            hardware = list(dict.fromkeys(name for name in given if isinstance(name, str)))
         for varied, name in combinations:
             seed = varied.get("seed", self.seed)
             if type(seed) is not int or not 0 <= seed <= WIDEST:
