@@ -22,9 +22,9 @@ from paracosm.jobs.strategies.work import WITHIN, Replica
 from paracosm.prediction.candidates import Candidate, candidates, check_divisible, machine_of
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
+from paracosm.prediction.iteration import durations_of_nodes
 from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.prediction.memory import device_memory
-from paracosm.prediction.predict import durations_of_nodes
 from paracosm.prediction.replica import Progress, find_replica
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
 from paracosm.units import format_size
