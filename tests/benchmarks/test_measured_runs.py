@@ -33,8 +33,6 @@ def test_every_run_names_its_source_and_its_licence() -> None:
 def test_a_run_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured_runs, "FILE", tmp_path / "runs.csv")
     row = Row(
-        source="a table",
-        stack_name="NeMo, of a month",
         model_name="mixture",
         model=Transformer(
             *(4, 512, 8, 1024),
@@ -53,7 +51,6 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.Mon
         stack="megatron-te",
         numbers="fp8",
         seconds=1.25,
-        says_recompute=False,
         software="NeMo, of a month 25.02",
         published="somebody/tables@1:file.md",
         licence="MIT",

@@ -35,7 +35,7 @@ class _Known:
     stack: str  # of ours
     parameters: int
     sequence: int
-    has_experts: bool
+    kind: tuple[bool, bool]  # whether it has experts, and adapters that alone are trained
 
 
 def nearest_runs(
@@ -66,7 +66,7 @@ def nearest_runs(
             device
             + OTHER_STACK * (row.stack != stack)
             + OTHER_NUMBERS * (row.run.numbers != numbers)
-            + OTHER_KIND * (row.has_experts != bool(model.experts))
+            + OTHER_KIND * (row.kind != (model.experts > 0, model.adapter > 0))
             + abs(math.log(row.parameters / model.parameters))
             + abs(math.log(row.run.devices / devices)) / 2
             + abs(math.log(row.sequence / model.sequence)) / 2
@@ -81,7 +81,7 @@ def _load() -> Sequence[_Known]:
         return [
             _Known(
                 run=MeasuredRun(
-                    model=row["model_name"],
+                    model=row["model_name"] + (" (LoRA)" if "adapter=" in row["model"] else ""),
                     devices=int(row["devices"]),
                     hardware=row["device"],
                     software=row["software"],
@@ -93,7 +93,7 @@ def _load() -> Sequence[_Known]:
                 stack=row["stack"],
                 parameters=int(row["parameters"]),
                 sequence=int(row["sequence"]),
-                has_experts=row["experts"] != "0",
+                kind=(row["experts"] != "0", "adapter=" in row["model"]),
             )
             for row in csv.DictReader(lines)
         ]
