@@ -288,7 +288,9 @@ def _priced(arguments: dict[str, Any], hardware: Sequence[str]) -> dict[str, Any
         InputError: prices by hardware that are not those of what is compared.
     """
     price, own = arguments.get("price"), arguments.get("hardware")
-    if price is None or not isinstance(own, str) or not (":" in str(price) or len(hardware) > 1):
+    if price is None or not isinstance(own, str) or own not in hardware:
+        return arguments
+    if not (":" in str(price) or len(hardware) > 1):
         return arguments
     try:
         prices = parse_prices(price)
