@@ -61,6 +61,7 @@ def measured_stack(path: Path, hardware: Hardware, like: Stack) -> Stack:
     return like.model_copy(
         update={
             "title": f"{like.title}, as measured on {hardware.device.title}"[:200],
+            "also": {},
             "measured": {hardware.name: Measured(ops=ops, inner=inner)},
             "source": f"{path.name}: {what}; else {like.source}"[:800],
         }

@@ -224,8 +224,9 @@ def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogu
 
 def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
     found, devices = {}, load_catalogue().devices
+    taken = {*_built_in(), *(other for stack in _built_in().values() for other in stack.also)}
     for name, entry in entries.items():
-        if name in _built_in():
+        if name in taken:
             raise InputError(f"{where}: stacks.{name}: there is one of that name: name it else")
         if isinstance(entry, dict) and not entry.get("source"):
             raise InputError(
