@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paracosm.cluster import Link
+from paracosm.cluster.hardware import add_to_catalogue
 from paracosm.cluster.hardware.catalogue import (
-    add_to_catalogue,
     find_hardware,
     load_catalogue,
     user_folder,
@@ -155,7 +155,7 @@ def test_a_datasheet_file_is_read_where_it_is(tmp_path: Path) -> None:
         (MINE.replace("\n  mine:", "\n  t4:").replace("[mine]", "[t4]"), "the catalogue has one"),
         (MINE.replace("title: an acc", "tittle: an acc"), 'did you mean "devices.mine.title"'),
         ("devices: {}\n", "it has no devices"),
-        ("- 1\n", "has devices, interconnects or nodes by name"),
+        ("- 1\n", "has devices, interconnects, nodes or stacks by name"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(
