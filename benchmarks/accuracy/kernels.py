@@ -89,6 +89,7 @@ DEVICES = {
     "B200 750 W": "b200-sxm-750w",
     "B200 (peak taken as 2500)": "b200-sxm",
     "B200 (sm100; not named)": "b200-sxm",
+    "B200 1000 W": "b200-sxm",
     "NVIDIA B200 SXM": "b200-sxm",
     "B300-SXM6": "b300-sxm",
     "NVIDIA B300 SXM": "b300-sxm",
@@ -120,12 +121,14 @@ class Sample:
     device: str  # of the catalogue
     seconds: float
     flops: float
-    sizes: tuple[tuple[int, int, int], ...]  # attention: queries, keys, width; of each product
+    # attention: queries, keys, width; of each product, or of a group's: rows, columns, inner
+    sizes: tuple[tuple[int, int, int], ...]
     what: str  # which pass of attention; how numbers of a product are scaled
     causal: bool = False
     source: str = ""
     best: bool = False  # whether it is the best of many shapes
     moved: float = 0.0  # bytes that are cast beside the products
+    groups: int = 1  # that one kernel multiplies, each with its own matrix
 
 
 def main() -> int:
@@ -141,6 +144,8 @@ def main() -> int:
         timed = [*read_attention(folder / "attention.csv"), *read_attention(OF_AMD)]
         attention = fitted_attention(timed)
         products = fitted_products([*read_products(folder / "gemm.csv"), *read_products(ADDED)])
+        together = read_products(folder / "gemm.csv", grouped=True)
+        products |= fitted_products(together, fixed=products["bfloat16"].fixed)
     except InputError as error:
         print(error)
         return 2
@@ -217,8 +222,9 @@ def read_attention(file: Path) -> list[Sample]:
     return found
 
 
-def read_products(file: Path) -> list[Sample]:
-    """Return the timed products on devices of the catalogue, without what casts numbers for them.
+def read_products(file: Path, *, grouped: bool = False) -> list[Sample]:
+    """Return the timed products on devices of the catalogue, without what casts numbers for them:
+    those of one matrix, or `grouped` ones of several.
 
     Raises:
         InputError: a column that is missing, or a value that is no number.
@@ -226,21 +232,25 @@ def read_products(file: Path) -> list[Sample]:
     found = []
     for where, row in _rows(file):
         device, scaling = DEVICES.get(row["gpu"]), _scaling(row["dtype"], row["scaling"])
-        if device is None or scaling is None or row["groups"]:
+        if device is None or scaling is None or bool(row["groups"]) != grouped:
             continue
         if row["includes_quantization"] == "yes" and row["op"] != LINEAR:
             continue
         try:
-            sizes = _products(row)
+            groups = int(row["groups"] or 1)
+            sizes = _grouped(row, groups) if grouped else _products(row)
             rate = float(row["tflops"]) * 1e12
         except ValueError as error:
             raise InputError(f"{where}: {error}") from None
         if not sizes or (device.startswith("tpu") and sizes[0][0] < FEWEST_OF_TPU):
             continue
-        flops = sum(2.0 * rows * columns * inner for rows, columns, inner in sizes)
+        flops = groups * sum(2.0 * rows * columns * inner for rows, columns, inner in sizes)
+        kernel = f"{scaling} grouped" if grouped else scaling
+        kernel += " weights" if grouped and "wgrad" in row["op"] else ""
         found.append(
             Sample(
-                *(scaling, device, flops / rate, flops, sizes, scaling),
+                *(kernel, device, flops / rate, flops, sizes, scaling),
+                groups=groups,
                 source=row["source"].partition(":")[0],
                 best=row["op"] == BEST,
                 moved=_cast_bytes(row, sizes[0]) if row["op"] == LINEAR else 0.0,
@@ -273,6 +283,22 @@ def _products(row: dict[str, str]) -> tuple[tuple[int, int, int], ...]:
     if of_layer[1] == "dgrad":
         return tuple((tokens, inputs, outputs) for outputs, inputs in layer)
     return tuple((outputs, inputs, tokens) for outputs, inputs in layer)
+
+
+def _grouped(row: dict[str, str], groups: int) -> tuple[tuple[int, int, int], ...]:
+    """Return rows, columns and inner size of a group's products; none of those of inference.
+
+    Groups divide the rows; of gradients of weights ("wgrad") what is summed over.
+    """
+    rows, columns, inner = (int(float(row[key])) for key in "mnk")
+    if "masked" in row["op"]:
+        return ()
+    if "wgrad" in row["op"]:
+        return ((rows, columns, inner // groups),)
+    own = rows // groups
+    if "3 gemms" in row["op"]:
+        return (own, columns, inner), (own, inner, columns), (columns, inner, own)
+    return ((own, columns, inner),)
 
 
 def _cast_bytes(row: dict[str, str], sizes: tuple[int, int, int]) -> float:
@@ -374,22 +400,28 @@ def _seconds(kernel: AttentionKernel, sample: Sample) -> float:
     return total + (of_pass(backward=True) if "bwd" in sample.what else 0.0)
 
 
-def fitted_products(samples: Sequence[Sample]) -> dict[str, ProductKernel]:
+def fitted_products(
+    samples: Sequence[Sample], fixed: float | None = None
+) -> dict[str, ProductKernel]:
     """Return products by type of number, with a rate for each device, and what any takes.
 
     They have the least robust error of the logarithm of the times. The best of many shapes is no
     usual rate: where nothing else is known it counts by what usual shapes reach of it elsewhere.
+    What any takes is `fixed` where it is known.
     """
     usual = [each for each in samples if not each.best and each.sizes[0][0] >= FEWEST_ROWS]
     places = sorted({(each.kernel, each.device) for each in usual})
 
+    def any_takes(values: np.ndarray) -> float:
+        return float(np.exp(values[-1])) * 1e-6 if fixed is None else fixed
+
     def errors(values: np.ndarray) -> np.ndarray:
         rates = dict(zip(places, np.exp(values[:-1]), strict=True))
-        fixed = float(np.exp(values[-1])) * 1e-6
+        launch = any_takes(values)
         return np.array(
             [
                 math.log(
-                    _product_seconds(each, rates[each.kernel, each.device], fixed) / each.seconds
+                    _product_seconds(each, rates[each.kernel, each.device], launch) / each.seconds
                 )
                 for each in usual
             ]
@@ -398,7 +430,6 @@ def fitted_products(samples: Sequence[Sample]) -> dict[str, ProductKernel]:
     start = np.log([*(find_hardware(d).device.peak(_dtype(s)) / 1.5e12 for s, d in places), 5.0])
     found = least_squares(errors, start, loss="soft_l1", f_scale=OUTLIER).x
     left = errors(found)
-    fixed = float(np.exp(found[-1])) * 1e-6
     rates = {
         (s, d): min(float(rate), find_hardware(d).device.peak(_dtype(s)) / 1e12)
         for (s, d), rate in zip(places, np.exp(found[:-1]), strict=True)
@@ -419,7 +450,7 @@ def fitted_products(samples: Sequence[Sample]) -> dict[str, ProductKernel]:
             rates={
                 d: float(f"{rate:.4g}") for (s, d), rate in sorted(rates.items()) if s == scaling
             },
-            fixed=float(f"{fixed:.2g}"),
+            fixed=float(f"{any_takes(found):.2g}"),
             spread=round(
                 _quantile(
                     [e for e, each in zip(left, usual, strict=True) if each.kernel == scaling]
@@ -449,22 +480,23 @@ def _product_seconds(sample: Sample, rate: float, fixed: float) -> float:
     kernel = ProductKernel(
         rates={sample.device: rate}, fixed=fixed, spread=0.0, ops=1, source=sample.source
     )
-    size = {"bfloat16": 2.0, "nvfp4": 0.5}.get(sample.kernel, 1.0)
+    size = {"bfloat16": 2.0, "nvfp4": 0.5}.get(sample.what, 1.0)
     device = sample.device, find_hardware(sample.device).device
     return sum(
         product_seconds(
             kernel,
             device,
-            (1, rows, columns, inner),
-            read=size * inner * (rows + columns),
-            written=2.0 * rows * columns,
+            (sample.groups, rows, columns, inner),
+            read=size * sample.groups * inner * (rows + columns),
+            written=2.0 * sample.groups * rows * columns,
         )
         for rows, columns, inner in sample.sizes
     ) + sample.moved / (STREAMED * device[1].memory_bandwidth)
 
 
 def _dtype(scaling: str) -> str:
-    return {"bfloat16": "bfloat16", "nvfp4": "float4"}.get(scaling, "float8")
+    names = {"bfloat16": "bfloat16", "nvfp4": "float4"}
+    return names.get(scaling.partition(" ")[0], "float8")
 
 
 def _quantile(errors: Sequence[float] | np.ndarray) -> float:

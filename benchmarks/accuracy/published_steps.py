@@ -18,7 +18,7 @@ from typing import Literal
 
 from paracosm.cluster.hardware import Stack, find_hardware, find_stack
 from paracosm.errors import InputError
-from paracosm.graphs.transformer import Transformer
+from paracosm.graphs.transformer import Transformer, architecture
 from paracosm.jobs.strategies.strategy import Strategy
 
 A3 = "H100-SXM (GCP A3, TCPX)"
@@ -85,6 +85,34 @@ AGAIN: Mapping[str, bool | str] = {
     "none": False,
     "minimal_flash": "elementwise",
 }
+MODELS = {
+    "grok1-314b": "grok-1",
+    "deepseek-v3": "deepseek-v3",
+    "llama4-maverick-400b": "llama-4-maverick",
+}
+"""Mixtures of experts of the catalogue, by the names of the tables, which have no column for what
+sets their layers apart."""
+
+OF_AN_EXPERT = {
+    ("grok1-314b", "h100-sxm", "25.05.01"): 1,
+    ("grok1-314b", "h100-sxm", "25.05.02"): 1,
+    ("deepseek-v3", "gb200", "25.05"): 1,
+    ("deepseek-v3", "h100-sxm", "25.05"): 1,
+    ("deepseek-v3", "h100-sxm", "25.05.04"): 1,
+}
+"""Ranks that share an expert, by model, device and release; elsewhere as many as share layers
+(dgxc-benchmarking, README.md and launch.sh of each model: ETP)."""
+
+BEFORE_CUDNN_9_11 = ("24.", "25.01", "25.02", "25.03", "25.04", "25.05")
+"""Releases of dgxc-benchmarking with NeMo 25.04 or before (their launch.sh)."""
+
+WITHOUT_OVERLAP = ("deepseek-v3",)
+"""Models whose recipe overlaps none (NeMo 2.3, pretrain_deepseek_v3.py: `tp_comm_overlap`)."""
+
+RECOMPUTES = {("deepseek-v3", "h100-sxm"): "latent"}
+"""What recipes compute again, which the tables leave out (dgxc-benchmarking 25.05, launch.sh:
+`recompute_modules`)."""
+
 DEFAULT_CHUNKS = {"nemotron4-340b": 12}
 """Chunks of a pipeline that recipes have and one release's table leaves out (dgxc-benchmarking,
 nemotron4-340b: `virtual_pipeline_model_parallel_size`)."""
@@ -161,14 +189,11 @@ class Row(Question):
     def flops(self) -> float:
         """Of a step and a device: six for each parameter that a token meets, and attention's."""
         model = self.model
-        idle = model.layers * max(model.experts - model.active, 0) * model.expert_parameters
         tokens = self.micro_batch * self.strategy.microbatches * self.strategy.data * model.sequence
         attention = 6 * model.layers * model.width * model.sequence * (2 - model.causal)
         each = 4 if model.adapter else 6  # none for gradients of frozen weights
         passes = 1 / 3 if self.task == "forward" else 1
-        return (
-            passes * (each * (model.parameters - idle) + attention) * tokens / self.strategy.ranks
-        )
+        return passes * (each * model.active_parameters + attention) * tokens / self.strategy.ranks
 
     @property
     def utilisation(self) -> float:
@@ -223,7 +248,9 @@ def row_of(entry: Mapping[str, str], source: str) -> Row:
         hardware = "h100-sxm-96gb"
     if stack is None or hardware is None:
         raise InputError(f"{'stack' if stack is None else 'device'}: not known")
-    strategy, micro_batch = _strategy(entry, find_stack(stack))
+    if entry["model"] in MODELS and _release(entry).startswith(BEFORE_CUDNN_9_11):
+        stack = "nemo-25.04"
+    strategy, micro_batch = _strategy(entry, find_stack(stack), hardware)
     return Row(
         source=source,
         stack_name=entry["stack"],
@@ -343,7 +370,18 @@ def _bert(entry: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _release(entry: Mapping[str, str]) -> str:
+    """Return the release of dgxc-benchmarking, as "25.05"; empty for rows of others."""
+    name, _, release = entry["stack_version"].rpartition(" ")
+    return release if name == "dgxc-benchmarking" else ""
+
+
 def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
+    if entry["model"] in MODELS:
+        known = architecture(MODELS[entry["model"]], _whole(entry, "seq"))
+        known = replace(known, recipe=stack.recipe)
+        is_cut = "cut to" in entry["note"]
+        return replace(known, layers=_whole(entry, "layers")) if is_cut else known
     is_gpt = entry["model"].startswith(("gpt3", "gpt/gpt3", "bert", "t5"))
     return Transformer(
         layers=_whole(entry, "layers"),
@@ -369,7 +407,7 @@ def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
     )
 
 
-def _strategy(entry: Mapping[str, str], stack: Stack) -> tuple[Strategy, int]:
+def _strategy(entry: Mapping[str, str], stack: Stack, hardware: str) -> tuple[Strategy, int]:
     tensor, pipeline, context, expert = (_whole(entry, key, 1) for key in ("tp", "pp", "cp", "ep"))
     chunks = _whole(entry, "vp", 1 if pipeline == 1 else DEFAULT_CHUNKS.get(entry["model"], 1))
     ranks, micro_batch = _whole(entry, "gpus"), _whole(entry, "mbs")
@@ -386,17 +424,21 @@ def _strategy(entry: Mapping[str, str], stack: Stack) -> tuple[Strategy, int]:
             data=data,
             tensor=tensor,
             sequence=tensor > 1 and not entry["model"].startswith("gpt/gpt3_7b"),
-            async_tp=tensor > 1 and entry["stack"].startswith(OVERLAPS),
+            async_tp=tensor > 1
+            and entry["stack"].startswith(OVERLAPS)
+            and entry["model"] not in WITHOUT_OVERLAP,
             context=context,
             context_form=stack.context if context > 1 else "auto",
             expert=expert,
+            expert_tensor=OF_AN_EXPERT.get((entry["model"], hardware, _release(entry)), 0),
             pipeline=pipeline,
             schedule="interleaved" if interleaved else "1f1b",
             chunks=chunks if interleaved else 1,
             microbatches=microbatches,
             sharding=sharding if data * context > 1 else "none",
             shard=8 if "within a node" in entry["sharding"] and data > 8 else 0,
-            recompute=AGAIN.get(entry["recompute"], False),
+            recompute=RECOMPUTES.get((entry["model"], hardware))
+            or AGAIN.get(entry["recompute"], False),
             float8=_scaling(entry["dtype"], stack),
             states="bfloat16" if _in_half_precision(entry) else "float32",
         ),

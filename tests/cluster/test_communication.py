@@ -151,3 +151,13 @@ def test_thousands_of_workers() -> None:
     cluster = hierarchical(4096, 8, INNER, OUTER)
     expected = ring_all_reduce(8, SIZE, INNER) + ring_all_reduce(512, SIZE / 8, OUTER)
     assert collective_time(cluster, range(4096), "all_reduce", SIZE, "hierarchical") == expected
+
+
+def test_an_all_to_all_sends_to_all_at_once() -> None:
+    """Two machines: three messages one after the other, and latency once. Three: messages between
+    them take 1 / 0.66 of the time."""
+    two = collective_time(machines(), (0, 1, 4, 5), "all_to_all", SIZE, "direct")
+    assert two == pytest.approx(3 + 3 * 30)
+    three = collective_time(machines(), (0, 4, 8), "all_to_all", SIZE, "direct")
+    assert three == pytest.approx(3 + 2 * 40 / 0.66)
+    assert collective_time(machines(), (0, 4, 8), "all_to_all", SIZE) == three

@@ -53,7 +53,7 @@ def whole(cost: Cost) -> float:
         ("all_reduce", -1, 4e-3, 2 * (2.0 + 1.0)),  # halving and doubling
         ("all_gather", -1, 3e-3, 3 * 1.0),
         ("reduce_scatter", -1, 3e-3, 3 * 1.0),
-        ("all_to_all", -1, 3e-3, 3 * 1.0),
+        ("all_to_all", -1, 1e-3, 3 * 1.0),  # latencies overlap
         ("broadcast", 0, 2e-3, 2 * 4.0),
         ("barrier", -1, 2e-3, 0.0),
         ("gather", 2, 1e-3, 3 * 1.0),  # latencies of the pipelined link overlap

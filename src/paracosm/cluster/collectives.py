@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -233,21 +234,54 @@ def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
     return way
 
 
+CROWDED = 0.66
+"""Share of a network card's bandwidth that an all-to-all of more than two machines reaches, whose
+messages meet in switches, and in the cards that receive them. NCCL took 13 ms for one of
+DeepSeek-V3 on 8 nodes of 8 H100 with 400 Gbit/s a card (github.com/deepseek-ai/DeepEP, issue 59;
+4,096 tokens x 8 experts x 7,168 numbers of two bytes, 7 of 8 to other nodes: 31.6 GB/s of 48), and
+46 GB/s on two nodes (its issue 3)."""
+
+
 def _pairwise(cluster: Cluster, groups: Ints) -> TimeOf:
     """Take p - 1 steps: in step k rank i sends `size` / p bytes to rank i + k (TRG, 4.3)."""
-    ranks = groups.shape[1]
-    if isinstance(cluster.topology, Switch) and not cluster.overrides:
-        link = cluster.topology.link
-        return lambda size: (ranks - 1) * link.exchange_time(size / ranks)
-    # Most steps take the same links.
-    steps = Counter(
-        frozenset(_links(cluster, groups, np.roll(groups, -step, axis=1)))
-        for step in range(1, ranks)
-    )
+    ranks, steps = groups.shape[1], _steps(cluster, groups)
     return lambda size: sum(
         count * max(link.exchange_time(size / ranks) for link in links)
         for links, count in steps.items()
     )
+
+
+def _direct(cluster: Cluster, groups: Ints) -> TimeOf:
+    """Send to all others at once, as NCCL and gloo do: a message leaves its port after the other,
+    and latency passes once, after the last one (TRG, 4.3, all sends posted)."""
+    ranks, steps = groups.shape[1], _steps(cluster, groups)
+
+    def seconds(size: float) -> float:
+        part = size / ranks
+        later = max(link.propagation(part) for links in steps for link in links)
+        return later + sum(
+            count * max(link.exchange_time(part) - link.propagation(part) for link in links)
+            for links, count in steps.items()
+        )
+
+    return seconds
+
+
+def _steps(cluster: Cluster, groups: Ints) -> Counter[frozenset[Link]]:
+    """Return the links of the steps in which rank i sends to rank i + k, and how many steps take
+    the same ones: most do."""
+    topology, ranks = cluster.topology, groups.shape[1]
+    if isinstance(topology, Switch) and not cluster.overrides:
+        return Counter({frozenset((topology.link,)): ranks - 1})
+    machine = groups // topology.group_size if isinstance(topology, Hierarchical) else groups * 0
+    crowded = max(len(np.unique(row)) for row in machine) > 2
+    steps: Counter[frozenset[Link]] = Counter()
+    for step in range(1, ranks):
+        links = _links(cluster, groups, np.roll(groups, -step, axis=1))
+        if crowded and (machine != np.roll(machine, -step, axis=1)).any():
+            links = [replace(link, bandwidth=link.bandwidth * CROWDED) for link in links]
+        steps[frozenset(links)] += 1
+    return steps
 
 
 def _dissemination(cluster: Cluster, groups: Ints) -> TimeOf:
@@ -526,7 +560,7 @@ _WAYS: dict[str, dict[str, Way]] = {
     },
     "all_gather": _GATHER,
     "reduce_scatter": _GATHER,
-    "all_to_all": {"pairwise": _pairwise},
+    "all_to_all": {"pairwise": _pairwise, "direct": _direct},
     "broadcast": {"tree": _tree(tree_broadcast)},
     "reduce": {"tree": _tree(tree_reduce), "ring": _ring_reduce},
     "gather": {"tree": _tree(tree_gather), "linear": _linear(linear_gather)},

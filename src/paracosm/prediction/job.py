@@ -279,7 +279,8 @@ def one_replica(strategy: Strategy) -> Strategy:
 
 def _fewest(strategy: Strategy) -> int:
     """Return how many replicas there are at least: those that share experts."""
-    return strategy.expert // math.gcd(strategy.expert, strategy.context)
+    ranks = strategy.expert * strategy.of_an_expert
+    return ranks // math.gcd(ranks, strategy.context * strategy.tensor)
 
 
 def _read(text: str, workers: int | None, servers: int | None, held: int | None) -> Strategy:

@@ -180,7 +180,7 @@ class TimedSplit:
         self, strategy: Strategy, network: Network, path: float, stages: Floats
     ) -> float:
         ranks = strategy.sharing()[1]
-        if strategy.replicas == 1 or strategy.expert > 1:
+        if strategy.replicas == 1 or strategy.shares_experts:
             return 0.0
         parameters = self.replica.graph.resident["parameters"] / strategy.pipeline
         gradients = 2 * parameters  # of 4 bytes, parameters of 2
@@ -209,7 +209,7 @@ class TimedSplit:
         if zero == 3 and kind == "single":
             parameters -= master // 2  # whose shards are the master weights
         states += master
-        if strategy.expert > 1:
+        if strategy.shares_experts:
             held = (parameters + states) / (strategy.replicas if zero == 3 else 1)
             held = held if zero in (0, 3) else parameters
         else:

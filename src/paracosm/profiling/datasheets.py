@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from paracosm.cluster.hardware.kernels import (
     SUSTAINED,
     attention_seconds,
     kernel_spread,
+    load_kernels,
     product_seconds,
 )
 from paracosm.cluster.hardware.stacks import Stack, find_stack, products_of
@@ -32,6 +33,9 @@ from paracosm.profiling.durations import environments_in, fits
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators.roofline import Estimate
+
+HALF = 2
+"""Bytes of a number in half precision."""
 
 KNOWN = {"measured": "efficiency", "other devices": "pooled", "assumed": "datasheet"}
 """Sources of durations, by how an efficiency is known."""
@@ -145,8 +149,12 @@ def durations_on(
         if is_of_sizes and dtype == "float16" and dtype not in peaks:
             dtype = "bfloat16"  # such a graph calls all numbers of two bytes float16
         flops = op.flops if kind in COUNTED else 0
-        time = None
-        if dtype not in ("float32", "tfloat32") and not _by_iterations(stack, hardware, table):
+        time = _launched(op, hardware)
+        if (
+            time is None
+            and dtype not in ("float32", "tfloat32")
+            and not _by_iterations(stack, hardware, table)
+        ):
             time = _kernel_time(op, kind, dtype, hardware, stack)
         if time is None:
             time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
@@ -161,6 +169,16 @@ def durations_on(
             math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
         )
     return found
+
+
+def _launched(op: Op, hardware: Hardware) -> OpTime | None:
+    """Return the time of many small kernels that are one op; None for other ops."""
+    named = decode_arguments(op.arguments)[1] if "kernels" in op.arguments else {}
+    if not isinstance(named.get("kernels"), int):
+        return None
+    fixed = load_kernels().products["bfloat16"].fixed
+    moving = (op.bytes_read + op.bytes_written) / hardware.device.memory_bandwidth
+    return OpTime(named["kernels"] * fixed + moving, math.log(2), "assumed")
 
 
 def _by_iterations(stack: Stack, hardware: Hardware, table: Efficiencies) -> bool:
@@ -185,9 +203,12 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
         if sizes is None:
             return None
         kernel = stack.attention_on(hardware.device)
-        (batch, heads, queries, width), keys = sizes
+        (batch, heads, queries, width), keys, of_values = sizes
         backward = "backward" in op.name
-        whole = 4.0 * batch * heads * queries * keys * width * (2.5 if backward else 1)
+        columns = 3 * width + 2 * of_values if backward else width + of_values
+        whole = 2.0 * batch * heads * queries * keys * columns
+        if width != of_values and hardware.device.generation in stack.unfused:
+            return _unfused(hardware, (batch * heads, queries, keys, width, of_values), backward)
         seconds = attention_seconds(
             kernel,
             device,
@@ -198,8 +219,14 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
             clock=clock,
         )
         return OpTime(seconds, *kernel_spread(kernel, device))
-    found = products_of(dtype, str(named.get("scaling") or stack.float8), hardware.device)
-    sizes_of_product = _product_sizes(op, shapes)
+    scaling, grouped = str(named.get("scaling") or stack.float8), "grouped" in op.name
+    kernel_of: Literal["", "rows", "weights"] = ""
+    if grouped and stack.grouped:
+        kernel_of = "weights" if all(len(shape) == 2 for shape in shapes[:2]) else "rows"
+    found = products_of(dtype, scaling, hardware.device, kernel_of)
+    sizes_of_product = (
+        _grouped_sizes(shapes, named.get("groups")) if grouped else _product_sizes(op, shapes)
+    )
     if found is None or sizes_of_product is None:
         return None
     seconds = product_seconds(
@@ -213,17 +240,63 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
     return OpTime(seconds, *kernel_spread(found, device))
 
 
+def _unfused(hardware: Hardware, sizes: tuple[int, int, int, int, int], backward: bool) -> OpTime:
+    """Return the time of attention as batched products of all queries with all keys, and a softmax
+    of half-precision scores that is one pass over them (Transformer Engine,
+    `UnfusedDotProductAttention`)."""
+    heads, queries, keys, width, of_values = sizes
+    device, scores = (hardware.name, hardware.device), HALF * heads * queries * keys
+    kernel = load_kernels().products["bfloat16"]
+
+    def times(rows: int, columns: int, inner: int) -> float:
+        read = HALF * heads * inner * (rows + columns)
+        written = HALF * heads * rows * columns
+        by = (heads, rows, columns, inner)
+        return product_seconds(kernel, device, by, read=read, written=written, clock=SUSTAINED)
+
+    softmax = op_time(
+        *(hardware.name, hardware.device, load_efficiencies(), "reduction", "bfloat16", 0),
+        (3 if backward else 2) * scores,
+    )
+    seconds = softmax.seconds + times(queries, keys, width if not backward else of_values)
+    if backward:
+        seconds += times(keys, of_values, queries) + times(queries, width, keys)
+        seconds += times(keys, width, queries)
+    else:
+        seconds += times(queries, of_values, keys)
+    return OpTime(seconds, max(softmax.spread, kernel_spread(kernel, device)[0]), softmax.known)
+
+
 def _attention_sizes(
     op: Op, shapes: Sequence[tuple[int, ...]]
-) -> tuple[tuple[int, int, int, int], int] | None:
-    """Return the shape of the queries, and how many keys there are."""
+) -> tuple[tuple[int, int, int, int], int, int] | None:
+    """Return the shape of the queries, how many keys there are, and the width of values."""
     heads = [shape for shape in shapes if len(shape) == 4]
     if "backward" in op.name and len(heads) > 3:
         heads = heads[1:]  # after the output's gradient
     if len(heads) < 2 or not op.flops:
         return None
     batch, count, queries, width = heads[0]
-    return (batch, count, queries, width), heads[1][2]
+    return (batch, count, queries, width), heads[1][2], heads[2][3] if len(heads) > 2 else width
+
+
+def _grouped_sizes(
+    shapes: Sequence[tuple[int, ...]], groups: object
+) -> tuple[int, int, int, int] | None:
+    """Return how many groups there are, the rows and columns of each, and the inner size.
+
+    Groups divide the rows, or, where both are matrices, what is summed over.
+    """
+    if len(shapes) < 2 or any(0 in shape or len(shape) < 2 for shape in shapes[:2]):
+        return None
+    first, second = shapes[:2]
+    rows, inner, columns = first[-2], first[-1], second[-1]
+    if len(first) == 3:
+        return first[0], rows, -(-columns // first[0]) if len(second) == 2 else columns, inner
+    if len(second) == 3:
+        return second[0], -(-rows // second[0]), columns, inner
+    count = groups if isinstance(groups, int) else 1
+    return count, rows, columns, -(-inner // count)
 
 
 def _product_sizes(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int] | None:

@@ -47,6 +47,7 @@ CAUSES = {
     "tensor": "tensor-parallel collectives",
     "context": "context-parallel messages",
     "expert": "expert-parallel exchanges",
+    "expert_tensor": "exchanges of those that share an expert",
     "send": "messages between stages",
     "receive": "messages between stages",
 }

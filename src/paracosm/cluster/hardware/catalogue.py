@@ -133,6 +133,19 @@ class NodeType(_Entry):
     inner: str | None = Field(None, description="the link between two of its devices")
     outer: str = Field(description="the link of a network card")
     cards: int = Field(1, ge=1, description="network cards")
+    computer: int | None = Field(
+        None,
+        ge=1,
+        description="devices of each computer of a rack; jobs of several racks have as many "
+        "computers in each, if that is possible",
+    )
+
+    def devices_of(self, workers: int) -> int:
+        """Return how many workers of a job a node has."""
+        nodes = -(-workers // self.count)
+        if self.computer is None or nodes == 1 or workers % (nodes * self.computer):
+            return self.count
+        return workers // nodes
 
     @model_validator(mode="after")
     def _joined(self) -> Self:
@@ -249,7 +262,7 @@ class Hardware:
             return Switch(outer)
         inner = self.inner.link()
         cards = self.node.cards if self.node.cards < self.node.count else None
-        return Hierarchical(inner, outer, self.node.count, workers, cards)
+        return Hierarchical(inner, outer, self.node.devices_of(workers), workers, cards)
 
 
 def find_hardware(name: str | Path) -> Hardware:

@@ -71,7 +71,7 @@ class Stack(BaseModel):
 
     title: str = Field(max_length=200, description="its full name")
     since: str = Field(pattern=r"^\d{4}-\d\d$", description="month of its versions, 2024-11")
-    recipe: Literal["compiled", "eager"] = Field(
+    recipe: Literal["compiled", "eager", "transformer-engine"] = Field(
         description="whether a transformer's element-wise ops are fused"
     )
     attention: dict[str, str] = Field(
@@ -91,6 +91,16 @@ class Stack(BaseModel):
     weights: Literal["copies", "buffers", "single"] = Field(
         "single",
         description="what is held of parameters, as `graphs.transformer.Transformer` has it",
+    )
+    grouped: bool = Field(
+        True,
+        description="whether one kernel multiplies the matrices of all experts of a rank, or a "
+        "product each, side by side",
+    )
+    unfused: tuple[str, ...] = Field(
+        (),
+        description="generations of devices on which attention of keys and values of unequal "
+        "widths writes its scores",
     )
     whole_iterations: bool = Field(
         False,
@@ -159,15 +169,26 @@ class Stack(BaseModel):
         return load_kernels().attention[name]
 
 
-def products_of(dtype: str, scaling: str, device: Device) -> ProductKernel | None:
+def products_of(
+    dtype: str, scaling: str, device: Device, grouped: Literal["", "rows", "weights"] = ""
+) -> ProductKernel | None:
     """Return the products of a type of number; None for types that tensor cores do not multiply.
+
+    `grouped` ones are those of one kernel, where it was timed, that has a matrix for each of
+    several groups of "rows", or makes one for each: the gradients of "weights".
 
     Raises:
         InputError: the device does not multiply numbers that are scaled so.
     """
     products = load_kernels().products
+
+    def named(name: str) -> ProductKernel | None:
+        weights = products.get(f"{name} grouped weights") if grouped == "weights" else None
+        together = products.get(f"{name} grouped") if grouped else None
+        return weights or together or products.get(name)
+
     if dtype in ("bfloat16", "float16"):
-        return products["bfloat16"]
+        return named("bfloat16")
     if dtype != "float8":
         return None
     device.peak("float8")
@@ -178,7 +199,7 @@ def products_of(dtype: str, scaling: str, device: Device) -> ProductKernel | Non
             "float8=tensorwise, or leave it to the stack"
         )
     name = scaling if scaling in products else f"float8 {scaling}"
-    return products.get(name) or products["float8 tensorwise"]
+    return named(name) or named("float8 tensorwise")
 
 
 def find_stack(name: str) -> Stack:

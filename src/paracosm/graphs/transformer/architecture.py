@@ -1,14 +1,15 @@
 """The sizes of a decoder-only transformer, and those of well-known models."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from paracosm.data_files import read_packaged_yaml
 from paracosm.errors import InputError, unknown
 
-Recipe = Literal["megatron", "compiled", "eager"]
+Recipe = Literal["megatron", "compiled", "eager", "transformer-engine"]
 Loss = Literal["separate", "returned", "in place", "fused", "chunked"]
 Weights = Literal["copies", "buffers", "single"]
 
@@ -18,10 +19,17 @@ class Transformer:
     """A decoder, or an encoder: a norm before each half of a layer, attention, then a perceptron or
     experts.
 
+    With `latent` keys and values of all heads are made from so many numbers a token, and queries
+    from `query_latent` (of the stream itself where that is 0); heads of queries and keys are wider
+    than those of values by `rotary_head` numbers, which alone are rotated, and which all heads of
+    keys share (multi-head latent attention: DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1).
+
     `recipe` defines the kernels and the precision. "megatron": those of Megatron-LM in 2021, in
     half precision, with attention that writes its scores, dropout, and gradients reduced in half
     precision. "compiled" and "eager": flash attention, no dropout, gradients reduced in single
-    precision; element-wise ops are fused by a compiler, or separate.
+    precision; element-wise ops are fused by a compiler, or separate. "transformer-engine": as
+    compiled, but experts that every token goes to compute beside the exchanges of the others
+    (Megatron-Core's `moe_shared_expert_overlap`).
 
     `loss` says what the loss holds of logits. "separate": a copy in single precision, the logarithm
     of its softmax, which the backward pass needs, and backward two gradients of that size
@@ -64,6 +72,17 @@ class Transformer:
     # rank of the adapters of attention's projections, where those alone are trained, and all other
     # weights are frozen (Hu et al., "LoRA", 2021); 0 where all weights are trained
     adapter: int = 0
+    dense_layers: int = 0  # at the beginning, with a perceptron in place of experts
+    experts_every: int = 1  # of so many layers the last one has experts
+    dense_inner: int = 0  # width of those perceptrons; that of an expert where it is 0
+    latent: int = 0  # numbers of a token that keys and values are made from; 0 for the stream
+    query_latent: int = 0
+    rotary_head: int = 0
+    chunk: int = 0  # tokens that attend to each other; 0 for all
+    whole_every: int = 0  # of so many layers the last one attends to all; 0 for none
+    # layers after the last one, each of which predicts one token more (DeepSeek-AI, "DeepSeek-V3",
+    # 2024, section 2.2)
+    predictions: int = 0
     recipe: Recipe = "megatron"
     loss: Loss | Literal[""] = ""  # "in place" of recipe megatron, else "separate"
     weights: Weights = "copies"
@@ -94,8 +113,33 @@ class Transformer:
             raise InputError(
                 f"transformer: adapters have a rank of 1 to {self.width:,}, not {self.adapter:,}"
             )
+        if self.adapter and self.latent:
+            raise InputError("transformer: adapters of latent attention are not known")
         if not 0 < self.scored <= 1:
             raise InputError(f"transformer: scored must be above 0, to 1, not {self.scored}")
+        for name, other in (
+            ("dense_layers", "experts"),
+            ("dense_inner", "experts"),
+            ("query_latent", "latent"),
+            ("rotary_head", "latent"),
+            ("whole_every", "chunk"),
+        ):
+            if getattr(self, name) and not getattr(self, other):
+                raise InputError(f"transformer: {name} has no effect without {other}")
+        if self.experts and not 0 <= self.dense_layers < self.layers:
+            raise InputError(
+                f"transformer: dense_layers must be 0 to {self.layers - 1}, not {self.dense_layers}"
+            )
+        if self.experts_every < 1 or (self.experts and self.experts_every > self.layers):
+            raise InputError(
+                f"transformer: experts_every must be 1 to {self.layers}, not {self.experts_every}"
+            )
+        if self.chunk and self.sequence % self.chunk and self.sequence > self.chunk:
+            near = max(round(self.sequence / self.chunk), 1) * self.chunk
+            raise InputError(
+                f"transformer: chunks of {self.chunk:,} tokens do not divide a sequence of "
+                f"{self.sequence:,}; {near:,} fits"
+            )
         modern = self.gated or self.rotary or self.rms or self.experts or not self.tied
         modern = modern or self.adapter or not self.causal or self.scored < 1
         if self.recipe == "megatron" and (
@@ -111,6 +155,16 @@ class Transformer:
         return self.head or self.width // self.heads
 
     @property
+    def key_width(self) -> int:
+        """Of a head of queries and keys."""
+        return self.head_width + self.rotary_head
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether element-wise ops are fused."""
+        return self.recipe in ("compiled", "transformer-engine")
+
+    @property
     def matrices(self) -> int:
         """Matrices of a perceptron or an expert."""
         return 3 if self.gated else 2
@@ -118,10 +172,16 @@ class Transformer:
     @property
     def attention_parameters(self) -> int:
         """Of one layer: queries, keys, values, output, their biases."""
-        queries = self.heads * self.head_width
-        rows = queries + 2 * self.kv_heads * self.head_width
+        values = self.heads * self.head_width
+        if self.latent:
+            keys = self.heads * (self.head_width + self.rotary_head)
+            latents = self.latent + self.query_latent
+            down = self.width * (latents + self.rotary_head)
+            up = (self.query_latent or self.width) * keys + self.latent * 2 * values
+            return down + latents + up + values * self.width
+        rows = values + 2 * self.kv_heads * self.head_width
         biases = rows + self.width if self.bias else 0
-        return self.width * (rows + queries) + biases
+        return self.width * (rows + values) + biases
 
     @property
     def expert_parameters(self) -> int:
@@ -136,16 +196,46 @@ class Transformer:
     @property
     def layer_parameters(self) -> int:
         """Of one layer; of a GPT 12 h^2 weights, 9 h biases, two layer norms of 2 h."""
+        return self.attention_parameters + self._inner_parameters(self.experts)
+
+    def _inner_parameters(self, experts: int) -> int:
         router = self.experts * self.width
-        count = (self.experts + self.shared) or 1
-        inner = router + count * self.expert_parameters
-        return self.attention_parameters + inner + 2 * self.norm_parameters
+        count = (experts + self.shared) or 1
+        return router + count * self.expert_parameters + 2 * self.norm_parameters
 
     @property
     def parameters(self) -> int:
         """Of the model; a head that shares the embedding's weights has none of its own."""
+        return self._parameters(lambda layer: layer.experts)
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that one token meets."""
+        return self._parameters(lambda layer: layer.active)
+
+    def _parameters(self, experts: Callable[["Transformer"], int]) -> int:
         tables = self.vocabulary * (1 if self.tied else 2) + (0 if self.rotary else self.sequence)
-        return self.layers * self.layer_parameters + tables * self.width + self.norm_parameters
+        kinds = [self.of_layer(number) for number in range(self.layers + self.predictions)]
+        layers = sum(
+            one.attention_parameters + one._inner_parameters(experts(one)) for one in kinds
+        )
+        return (
+            layers
+            + self.predictions * self.prediction_parameters
+            + (tables * self.width + self.norm_parameters)
+        )
+
+    @property
+    def prediction_parameters(self) -> int:
+        """Of what joins the stream with the next token's embedding: a map, and two norms."""
+        return 2 * self.width**2 + 2 * self.norm_parameters
+
+    def of_layer(self, number: int) -> "Transformer":
+        """Return a model all of whose layers are like this one; equal ones for equal layers."""
+        number = min(number, self.layers - 1)
+        is_dense = number < self.dense_layers or (number + 1) % self.experts_every
+        is_whole = self.whole_every and not (number + 1) % self.whole_every
+        return _layer(self, bool(self.experts and is_dense), bool(self.chunk and is_whole))
 
     def padded_vocabulary(self, tensor: int) -> int:
         """Return the rows of the embedding on `tensor` ranks together: with Megatron a multiple of
@@ -166,6 +256,23 @@ class Transformer:
         if stages < 1 or self.layers % stages:
             best = nearest_divisor(self.layers, stages)
             raise InputError(f"{stages} stages do not divide {self.layers} layers; {best} would")
+
+
+@lru_cache(maxsize=256)
+def _layer(model: Transformer, is_dense: bool, is_whole: bool) -> Transformer:
+    return replace(
+        model,
+        experts=0 if is_dense else model.experts,
+        active=0 if is_dense else model.active,
+        shared=0 if is_dense else model.shared,
+        inner=(is_dense and model.dense_inner) or model.inner,
+        chunk=0 if is_whole else model.chunk,
+        dense_layers=0,
+        experts_every=1,
+        dense_inner=0,
+        whole_every=0,
+        predictions=0,
+    )
 
 
 def nearest_divisor(number: int, wanted: int) -> int:

@@ -76,13 +76,15 @@ def _core(share: Share, op: Op, backward: bool) -> Step:
 
 def _flash(share: Share, *, backward: bool, repeated: bool = False, first: bool = True) -> Op:
     """Return attention to a rank's own keys, or, after the first, to half of those of another."""
-    length = share.model.sequence // share.split.context
+    model = share.model
+    length = min(model.chunk or model.sequence, model.sequence) // share.split.context
     kv_heads = share.heads if repeated else share.kv_heads
     return flash(
-        *(share.micro_batch, share.heads, kv_heads),
-        *(length, length if first else length // 2, share.model.head_width),
+        *(share.tokens // length, share.heads, kv_heads),
+        *(length, length if first else length // 2, model.key_width),
         backward=backward,
-        causal=first and share.model.causal,
+        causal=first and model.causal,
+        value_width=model.head_width,
     )
 
 
@@ -111,8 +113,9 @@ def _gather(share: Share, *, backward: bool) -> Iterator[Step]:
     # The early and the late part together meet half of all keys.
     op = flash(
         *(share.micro_batch, share.heads, share.kv_heads),
-        *(length, share.model.sequence // 2, share.model.head_width),
+        *(length, share.model.sequence // 2, share.model.key_width),
         backward=backward,
+        value_width=share.model.head_width,
         causal=False,
     )
     yield Step(PLACE, all_gather(whole, ranks, "context"))
@@ -129,8 +132,9 @@ def _ulysses(share: Share, *, backward: bool) -> Iterator[Step]:
     there, back = (size.queries, inward) if backward else (inward, size.queries)
     op = flash(
         *(share.micro_batch, share.heads // ranks, kv_heads),
-        *(share.model.sequence, share.model.sequence, share.model.head_width),
+        *(share.model.sequence, share.model.sequence, share.model.key_width),
         backward=backward,
+        value_width=share.model.head_width,
     )
     yield Step(PLACE, all_to_all(there, "context"))
     yield _core(share, op, backward)
@@ -210,5 +214,7 @@ class _Sizes:
 
     @staticmethod
     def of(share: Share) -> "_Sizes":
-        one = HALF * share.tokens * share.model.head_width
-        return _Sizes(one * share.heads, 2 * one * share.kv_heads, 2 * one * share.heads)
+        model, numbers = share.model, HALF * share.tokens
+        both = numbers * (model.key_width + model.head_width)
+        queries = numbers * share.heads * model.head_width
+        return _Sizes(queries, both * share.kv_heads, both * share.heads)

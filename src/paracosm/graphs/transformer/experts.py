@@ -1,7 +1,19 @@
-"""Experts of a layer, and the tokens that are sent to their ranks, and back (Lepikhin et al.,
-"GShard", 2020)."""
+"""Experts of a layer, and the tokens that are sent to their ranks, and back.
+
+Sources: Lepikhin et al., "GShard", 2020 (all-to-all there and back); Singh et al., "A Hybrid
+Tensor-Expert-Data Parallelism Approach", 2023, and Megatron-Core's all-to-all dispatcher
+(`core/transformer/moe/token_dispatcher.py`): ranks that share layers along the sequence send tokens
+each for its own part of it; where they arrive, the ranks that share an expert gather them, and
+reduce and scatter what it made of them. Tokens are copied into the order of their experts before
+they are sent, and where several experts are on a rank once more when they arrive, from the order of
+senders to that of experts.
+
+    forward   router permute | all-to-all | gather sort up act down sort reduce-scatter | all-to-all
+              | unpermute
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from paracosm.graphs.transformer.ops import (
     HALF,
@@ -9,6 +21,7 @@ from paracosm.graphs.transformer.ops import (
     all_gather,
     all_to_all,
     grouped_product,
+    launches,
     product,
     reduce_scatter,
     streaming,
@@ -16,44 +29,52 @@ from paracosm.graphs.transformer.ops import (
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import activation, cast, for_weights, linear_backward
 
+ROUTER_KERNELS = 40, 20
+"""Small kernels of a router, forward and backward, by count in Megatron-Core 0.12
+(`core/transformer/moe/moe_utils.py`: softmax and the largest, the map of chosen experts, what is
+beyond their capacity, the order of tokens, the loss that balances loads)."""
+
 
 def sends_parts(share: Share) -> bool:
-    """Whether ranks that share layers send tokens to experts each for its own part of a sequence.
+    """Whether tokens are gathered only where they arrive, not before they are sent."""
+    return bool(share.model.experts) and share.parts > 1
 
-    Then tokens are gathered where they arrive, between the ranks that share an expert, in place of
-    a gather before they are sent (Singh et al., "A Hybrid Tensor-Expert-Data Parallelism Approach",
-    2023; Megatron's all-to-all dispatcher).
+
+def experts(share: Share, layer: int, shared: list[Step]) -> Iterator[Step]:
+    """Yield the experts' work on tokens, with the time of the rank that gets the most.
+
+    `shared` steps are those of experts that every token goes to: where they compute beside
+    exchanges, the first map beside that of tokens, the second one beside that of results.
     """
-    return bool(share.model.experts) and share.split.tensor > 1 and share.split.sequence
-
-
-def experts(share: Share, layer: int) -> Iterator[Step]:
-    """Yield the experts' work on tokens, with the time of the rank that gets the most."""
     model, split = share.model, share.split
-    parts = split.tensor if sends_parts(share) else 1
+    first, second, after = _halves(share, shared, "mlp.down")
     sent, done = share.routed_tokens(layer)
-    token, own = HALF * model.width, share.tokens // parts
-    of_expert = HALF * done * share.inner
+    token, own = HALF * model.width, share.tokens // share.parts
+    arrived = done // share.gathered
+    of_expert = HALF * done * share.expert_inner
     float8 = split.float8 if share.casts_once else ""
     yield Step("mlp.router", product(own, model.experts, model.width))
-    scores = 4 * own * model.experts
-    yield Step("mlp.router", streaming("moe.top_k", scores, scores))
-    moved = streaming("moe.permute", sent * token // parts, sent * token // parts)
-    yield Step("experts.permute", moved)
+    yield Step("mlp.router", launches("moe.router", ROUTER_KERNELS[0], 4 * own * model.experts))
+    yield Step("experts.permute", streaming("moe.permute", sent * token, sent * token))
     came = for_weights(share, done * token, "experts.up")
+    is_sorted = split.expert > 1 and model.experts > split.expert
     if split.expert > 1:
-        here = () if parts > 1 else came
-        exchange = all_to_all(max(sent, done) * token // parts)
-        yield Step("experts.dispatch", exchange, here)
-    if parts > 1:
-        yield Step("experts.gather", all_gather(done * token, parts), came)
-    if split.expert > 1 or parts > 1:
+        here = () if share.gathered > 1 or is_sorted else came
+        exchange = all_to_all(max(sent, arrived) * token)
+        yield Step("experts.dispatch", exchange, here, overlaps=bool(first))
+        yield from first
+    if share.gathered > 1:
+        gathered = all_gather(done * token, share.gathered, share.group_of_an_expert)
+        yield Step("experts.gather", gathered, () if is_sorted else came)
+    if is_sorted:
+        yield Step("experts.sort", streaming("moe.sort", done * token, done * token), came)
+    if split.expert > 1 or share.gathered > 1:
         came = ()
     held = model.experts // split.expert
     if float8:
         yield from cast(share, "experts.up", done * token)
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
-        op = grouped_product(done, share.inner, model.width, held, float8=float8)
+        op = grouped_product(done, share.expert_inner, model.width, held, float8=float8)
         yield Step(place, op, (*came, (of_expert, "experts.gelu")))
         came = ()
     yield Step(
@@ -61,29 +82,44 @@ def experts(share: Share, layer: int) -> Iterator[Step]:
     )
     if float8:
         yield from cast(share, "experts.down", of_expert)
-    yield Step("experts.down", grouped_product(done, model.width, share.inner, held, float8=float8))
-    if parts > 1:
-        yield Step("experts.scatter", reduce_scatter(done * token, parts))
+    op = grouped_product(done, model.width, share.expert_inner, held, float8=float8)
+    yield Step("experts.down", op)
+    if is_sorted:
+        yield Step("experts.sort", streaming("moe.sort", done * token, done * token))
+    if share.gathered > 1:
+        scattered = reduce_scatter(done * token, share.gathered, share.group_of_an_expert)
+        yield Step("experts.scatter", scattered)
     if split.expert > 1:
-        yield Step("experts.combine", all_to_all(max(sent, done) * token // parts))
-    back = streaming("moe.unpermute", sent * token // parts, share.stream // parts)
-    yield Step("experts.unpermute", back, ((sent * token // parts, "experts.unpermute"),))
+        exchange = all_to_all(max(sent, arrived) * token)
+        yield Step("experts.combine", exchange, overlaps=bool(second))
+        yield from second
+    back = streaming("moe.unpermute", sent * token, own * token)
+    yield Step("experts.unpermute", back, ((sent * token, "experts.unpermute"),))
+    yield from after
 
 
-def experts_backward(share: Share, layer: int) -> Iterator[Step]:
+def experts_backward(share: Share, layer: int, shared: list[Step]) -> Iterator[Step]:
+    """Yield the backward pass of `experts`; arguments as there."""
+    first, second, after = _halves(share, shared, "mlp.gelu")
     model, split = share.model, share.split
-    parts = split.tensor if sends_parts(share) else 1
     sent, done = share.routed_tokens(layer)
-    token, of_expert, own = HALF * model.width, HALF * done * share.inner, share.tokens // parts
-    stream, routed = share.stream // parts, sent * token // parts
-    back = streaming("moe.unpermute_backward", stream + routed, routed)
-    yield Step("experts.unpermute", back)
+    token, own = HALF * model.width, share.tokens // share.parts
+    arrived, of_expert = done // share.gathered, HALF * done * share.expert_inner
+    stream, routed = own * token, sent * token
+    yield Step("experts.unpermute", streaming("moe.unpermute_backward", stream + routed, routed))
+    is_sorted = split.expert > 1 and model.experts > split.expert
+    sort = Step("experts.sort", streaming("moe.sort", done * token, done * token))
     if split.expert > 1:
-        yield Step("experts.combine", all_to_all(max(sent, done) * token // parts))
-    if parts > 1:
-        yield Step("experts.scatter", all_gather(done * token, parts))
+        exchange = all_to_all(max(sent, arrived) * token)
+        yield Step("experts.combine", exchange, overlaps=bool(first))
+        yield from first
+    if share.gathered > 1:
+        gathered = all_gather(done * token, share.gathered, share.group_of_an_expert)
+        yield Step("experts.scatter", gathered)
+    if is_sorted:
+        yield sort
     held = model.experts // split.expert
-    sizes = (model.width, share.inner)
+    sizes = (model.width, share.expert_inner)
     yield from linear_backward(
         share, "experts.down", done, *sizes, groups=held, needed_by="experts.gelu"
     )
@@ -91,11 +127,36 @@ def experts_backward(share: Share, layer: int) -> Iterator[Step]:
     yield Step("experts.gelu", activation(share, of_expert, backward=True), kept)
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
         yield from linear_backward(share, place, done, *reversed(sizes), groups=held)
-    if parts > 1:
-        yield Step("experts.gather", reduce_scatter(done * token, parts))
+    if is_sorted:
+        yield sort
+    if share.gathered > 1:
+        scattered = reduce_scatter(done * token, share.gathered, share.group_of_an_expert)
+        yield Step("experts.gather", scattered)
     if split.expert > 1:
-        yield Step("experts.dispatch", all_to_all(max(sent, done) * token // parts))
+        exchange = all_to_all(max(sent, arrived) * token)
+        yield Step("experts.dispatch", exchange, overlaps=bool(second))
+        yield from second
     yield Step("experts.permute", streaming("moe.permute_backward", routed, stream))
     scores = 4 * own * model.experts
-    yield Step("mlp.router", streaming("moe.top_k_backward", scores, scores))
+    yield Step("mlp.router", launches("moe.router_backward", ROUTER_KERNELS[1], scores))
     yield from linear_backward(share, "mlp.router", own, model.experts, model.width)
+    yield from after
+
+
+def _halves(share: Share, shared: list[Step], place: str) -> tuple[list[Step], ...]:
+    """Return the steps up to the first one at a place, those from there on, and none; where
+    exchanges are not beside them, no step, none, and all."""
+    overlaps = share.model.recipe == "transformer-engine" and share.split.expert > 1
+    if not shared or not overlaps:
+        return [], [], shared
+    cut = next(number for number, step in enumerate(shared) if step.place == place)
+    return _beside(shared[:cut]), _beside(shared[cut:]), []
+
+
+def _beside(steps: list[Step]) -> list[Step]:
+    """Return steps all of which an exchange goes on beside, up to the last that is waited for."""
+    waited = [number for number, step in enumerate(steps) if not (step.of_weights or step.overlaps)]
+    return [
+        replace(step, beside=True) if number in waited[:-1] else step
+        for number, step in enumerate(steps)
+    ]

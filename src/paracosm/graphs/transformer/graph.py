@@ -8,7 +8,12 @@ from typing import NamedTuple
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op, decode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
-from paracosm.graphs.transformer.layer import layer_backward, layer_forward
+from paracosm.graphs.transformer.layer import (
+    layer_backward,
+    layer_forward,
+    prediction_backward,
+    prediction_forward,
+)
 from paracosm.graphs.transformer.ops import HALF, Kept, Step, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
 from paracosm.graphs.transformer.steps import for_weights, norm, norm_backward, total
@@ -94,6 +99,7 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
             "cp": split.context,
             "cp_form": split.context_form,
             "ep": split.expert,
+            "etp": str(split.expert_tensor or "no"),
             "float8": split.float8 or "no",
             "states": split.states,
             "weights": model.weights,
@@ -126,6 +132,7 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
         "tensor": tuple(range(split.tensor)),
         "context": tuple(range(split.context)),
         "expert": tuple(range(split.expert)),
+        "expert_tensor": tuple(range(split.of_an_expert)),
     }
     handed: tuple[int, ...] = ()
     overlaps: tuple[int, ...] = ()
@@ -149,7 +156,9 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
             ),
         )
         if step.overlaps:
-            overlaps = (index,)
+            overlaps = (*overlaps, index)
+        elif step.beside:
+            handed = (index,)
         elif not step.of_weights:
             handed, overlaps = (index, *overlaps), ()
 
@@ -173,34 +182,50 @@ def _rows(share: Share, stages: int) -> Iterator[_Row]:
     model = share.model
     per_stage = model.layers // stages
     firsts = set(range(per_stage, model.layers, per_stage))
-    uneven = model.experts and share.split.routing not in ("", "uniform")
-    layers = range(model.layers if uneven else 1)
-    forward = [list(layer_forward(share, layer)) for layer in layers]
-    backward = [list(layer_backward(share, layer)) for layer in layers]
+    count = model.layers + model.predictions
+    layers = [_layer(share, number) for number in range(count)]
     part = share.stream // share.split.tensor
     gathered = all_gather(share.stream, share.split.tensor)
     take_over = Step("take_over", gathered, ((share.stream, "attention.norm"),))
     hand_on = Step("hand_on", _SPLIT, ((part, "hand_on"),))
     yield from _placed(_embedding_forward(share), "forward", "", _first_norm(0, model))
-    for layer in range(model.layers):
-        place, ends = f"h.{layer}.", layer + 1 in firsts
-        if layer in firsts:
+    for number, (forward, _) in enumerate(layers):
+        place, ends = f"h.{number}.", number + 1 in firsts
+        if number in firsts:
             yield from _placed([take_over], "forward", place)
-        following = f"{place}hand_on" if ends else _first_norm(layer + 1, model)
-        yield from _placed(forward[layer % len(forward)], "forward", place, following)
+        if number >= model.layers:
+            yield from _placed(prediction_forward(share), "forward", place)
+        following = f"{place}hand_on" if ends else _first_norm(number + 1, model)
+        yield from _placed(forward, "forward", place, following)
         if ends:
             yield from _placed([hand_on], "forward", place)
-    yield from _placed(_head_forward(share), "forward")
-    yield from _placed(_head_backward(share), "backward")
-    for layer in reversed(range(model.layers)):
-        place = f"h.{layer}."
-        if layer + 1 in firsts:
+    for _ in range(1 + model.predictions):
+        yield from _placed(_head_forward(share), "forward")
+    for number in range(1 + model.predictions):
+        yield from _placed(_head_backward(share, is_first=not number), "backward")
+    for number, (_, backward) in reversed(list(enumerate(layers))):
+        place = f"h.{number}."
+        if number + 1 in firsts:
             yield from _placed([Step("hand_on", gathered)], "backward", place)
-        yield from _placed(backward[layer % len(backward)], "backward", place)
-        if layer in firsts:
+        yield from _placed(backward, "backward", place)
+        if number >= model.layers:
+            yield from _placed(prediction_backward(share), "backward", place)
+        if number in firsts:
             yield from _placed([Step("take_over", _SPLIT)], "backward", place)
     yield from _placed(_embedding_backward(share), "backward")
-    yield from _updates(share, backward[0])
+    yield from _updates(share, [backward for _, backward in layers])
+
+
+def _layer(share: Share, number: int) -> tuple[list[Step], list[Step]]:
+    """Return the forward and the backward pass of a layer; loads of experts are its own."""
+    own = share.of_layer(number)
+    even = not own.model.experts or own.split.routing in ("", "uniform")
+    return _passes(own, 0 if even else number)
+
+
+@lru_cache(maxsize=256)
+def _passes(share: Share, number: int) -> tuple[list[Step], list[Step]]:
+    return list(layer_forward(share, number)), list(layer_backward(share, number))
 
 
 def _placed(
@@ -213,10 +238,12 @@ def _placed(
 
 
 def _first_norm(layer: int, model: Transformer) -> str:
-    return f"h.{layer}.attention.norm" if layer < model.layers else "norm"
+    if layer >= model.layers + model.predictions:
+        return "norm"
+    return f"h.{layer}.{'attention' if layer < model.layers else 'prediction'}.norm"
 
 
-def _updates(share: Share, backward: list[Step]) -> Iterator[_Row]:
+def _updates(share: Share, layers: list[list[Step]]) -> Iterator[_Row]:
     """Yield the optimizer step: of the tables, then of every layer, with experts separately."""
     size, model = share.gradient, share.model
     table = share.vocabulary + (0 if model.rotary else model.sequence)
@@ -224,11 +251,13 @@ def _updates(share: Share, backward: list[Step]) -> Iterator[_Row]:
         yield _Row("embedding", "optimizer", Step("", _adam(share, table * model.width)))
     if not model.tied and not model.adapter:
         yield _Row("head", "optimizer", Step("", _adam(share, share.vocabulary * model.width)))
-    experts = sum(s.gradient for s in backward if s.place.startswith("experts.")) // size
-    others = sum(step.gradient for step in backward) // size - experts
-    place = "mlp.norm" if model.experts else "mlp.up"
-    place = "attention.out" if model.adapter else place
-    for layer in range(model.layers):
+    for layer, backward in enumerate(layers):
+        experts = sum(s.gradient for s in backward if s.place.startswith("experts.")) // size
+        others = sum(step.gradient for step in backward) // size - experts
+        if layer >= model.layers:
+            others += sum(step.gradient for step in prediction_backward(share)) // size
+        place = "mlp.norm" if experts else "mlp.up"
+        place = "attention.out" if model.adapter else place
         yield _Row(f"h.{layer}.{place}", "optimizer", Step("", _adam(share, others)))
         if experts:
             yield _Row(f"h.{layer}.experts.up", "optimizer", Step("", _adam(share, experts)))
@@ -321,7 +350,8 @@ def _head_forward(share: Share) -> Iterator[Step]:
     yield Step("loss", op, kept, during=copies)
 
 
-def _head_backward(share: Share) -> Iterator[Step]:
+def _head_backward(share: Share, *, is_first: bool = True) -> Iterator[Step]:
+    """Yield the backward pass of one prediction's head; all predictions have the same weights."""
     model, split = share.model, share.split
     tokens, rows = share.scored_tokens, share.vocabulary
     logits = tokens * rows
@@ -338,9 +368,10 @@ def _head_backward(share: Share) -> Iterator[Step]:
     yield Step("head", product(tokens, model.width, rows), kept)
     if not model.adapter:
         yield Step("head", product(rows, model.width, tokens), of_weights=True)
-        gradient = 0 if model.tied else share.gradient * rows * model.width
+        gradient = share.gradient * rows * model.width if is_first and not model.tied else 0
         added = streaming("aten.add_.Tensor", 2 * weights, weights)
         yield Step("head", added, gradient=gradient, of_weights=True)
     if split.tensor > 1:
         yield Step("head", total(share))
-    yield from norm_backward(share, "norm")
+    for step in norm_backward(share, "norm"):
+        yield step if is_first else replace(step, gradient=0)

@@ -13,10 +13,17 @@ gathered is gathered again backward).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from paracosm.graphs.graph import Op
 from paracosm.graphs.transformer.context import attend
 from paracosm.graphs.transformer.experts import experts, experts_backward, sends_parts
+from paracosm.graphs.transformer.latent import (
+    first_projection,
+    latent_backward,
+    latent_forward,
+    rotated,
+)
 from paracosm.graphs.transformer.ops import HALF, Kept, Step, product, streaming
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import (
@@ -39,13 +46,21 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     """Yield the forward pass of a layer; `layer` selects the loads of experts."""
     local, gate = share.local, "mlp.gate" if share.model.gated else "mlp.up"
     last = "mlp.router" if share.model.experts and not share.model.shared else gate
-    kept = ((local, _projections(share)[-1][0]), *_copies_of_norm(share, "attention.norm"))
-    yield Step("attention.norm", norm(share), kept)
-    yield from gather(share, "attention.qkv")
-    yield from _queries(share)
+    latent = share.model.latent > 0
+    needed = first_projection(share) if latent else _projections(share)[-1][0]
+    yield Step(
+        "attention.norm", norm(share), ((local, needed), *_copies_of_norm(share, "attention.norm"))
+    )
+    if latent:
+        yield from latent_forward(share)
+    else:
+        yield from gather(share, "attention.qkv")
+        yield from _queries(share)
+    if share.model.rotary:
+        yield Step("attention.rotary", _rotary(share))
     yield from _attention(share)
     yield from linear(share, "attention.out", share.model.heads * share.model.head_width)
-    fused = share.model.recipe == "compiled"
+    fused = share.model.is_fused
     if fused:  # the sum is part of the norm's kernel
         both = norm(share, streams=2)
         kept = ((local, "mlp.norm"), *for_weights(share, local, last))
@@ -56,11 +71,12 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
         yield Step("mlp.norm", norm(share), (*for_weights(share, local, last), *copies))
     if not sends_parts(share) or share.model.shared:
         yield from gather(share, "mlp.up")
+    perceptron = list(_perceptron(share)) if _has_perceptron(share) else []
     if share.model.experts:
-        yield from experts(share, layer)
-    if share.model.shared or not share.model.experts:
-        yield from _perceptron(share)
-    elif not sends_parts(share):
+        yield from experts(share, layer, perceptron)
+    else:
+        yield from perceptron
+    if not perceptron and not sends_parts(share):
         yield from reduced(share, "experts.down")
     yield _add(share, "mlp.add", "")
 
@@ -70,11 +86,12 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     yield from _add_backward(share, "mlp.add")
     if not sends_parts(share) or share.model.shared:
         yield from gather(share, "mlp.down")
+    perceptron = list(_perceptron_backward(share)) if _has_perceptron(share) else []
     if share.model.experts:
-        yield from experts_backward(share, layer)
-    if share.model.shared or not share.model.experts:
-        yield from _perceptron_backward(share)
-    elif not sends_parts(share):
+        yield from experts_backward(share, layer, perceptron)
+    else:
+        yield from perceptron
+    if not perceptron and not sends_parts(share):
         yield from reduced(share, "mlp.router")
     yield from norm_backward(share, "mlp.norm", with_stream=True)
     yield from _add_backward(share, "attention.add")
@@ -86,13 +103,18 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
         needed_by="attention.context" if share.model.recipe == "megatron" else "attention.core",
     )
     yield from _attention_backward(share)
-    yield from gather(share, "attention.qkv", again=True)
-    projections = (
-        step
-        for number, (place, columns) in enumerate(_projections(share))
-        for step in linear_backward(share, place, share.tokens, columns, width, first=not number)
-    )
-    yield from summed(share, "attention.qkv", projections)
+    if share.model.latent:
+        yield from latent_backward(share)
+    else:
+        yield from gather(share, "attention.qkv", again=True)
+        projections = (
+            step
+            for number, (place, columns) in enumerate(_projections(share))
+            for step in linear_backward(
+                share, place, share.tokens, columns, width, first=not number
+            )
+        )
+        yield from summed(share, "attention.qkv", projections)
     yield from norm_backward(share, "attention.norm", with_stream=True)
 
 
@@ -101,6 +123,35 @@ def _copies_of_norm(share: Share, place: str) -> Kept:
     what it makes of it there, in half."""
     eager = share.model.recipe == "eager" and share.model.rms
     return ((3 * share.local, place),) if eager else ()
+
+
+# What predicts one token more joins the stream with the embedding of the next token, both after a
+# norm, before a layer (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2; Megatron-Core,
+# `core/transformer/multi_token_prediction.py`).
+
+
+def prediction_forward(share: Share) -> Iterator[Step]:
+    size = share.local
+    yield Step("prediction.norm", streaming("aten.embedding.default", size, size))
+    both = streaming(norm(share).name, 2 * size, 2 * size)
+    yield Step("prediction.norm", both, ((2 * size, "prediction.map"),))
+    yield from gather(share, "prediction.map")
+    columns = -(-share.model.width // share.split.tensor)
+    op = product(share.tokens, columns, 2 * share.model.width)
+    yield Step("prediction.map", op, ((size, "attention.norm"),))
+
+
+def prediction_backward(share: Share) -> Iterator[Step]:
+    size, width = share.local, share.model.width
+    columns = -(-width // share.split.tensor)
+    float8_off = replace(share, split=replace(share.split, float8=""))
+    yield from linear_backward(
+        float8_off, "prediction.map", share.tokens, columns, 2 * width, first=True
+    )
+    yield from reduced(share, "prediction.map")
+    both = streaming(next(norm_backward(share, "")).op.name, 4 * size, 2 * size)
+    gradient = 2 * share.gradient * share.model.norm_parameters
+    yield Step("prediction.norm", both, gradient=gradient)
 
 
 # Attention.
@@ -126,12 +177,12 @@ def _queries(share: Share) -> Iterator[Step]:
         user = "attention.scores" if share.model.recipe == "megatron" else "attention.core"
         yield from adapter(share, place, columns, share.model.width)
         yield Step(place, op, ((kept, user),))
-    if share.model.rotary:
-        yield Step("attention.rotary", _rotary(share))
 
 
 def _rotary(share: Share) -> Op:
     """Rotate queries and keys; op by op they are cast to single precision, multiplied, and cast."""
+    if share.model.latent:
+        return streaming("compiled.rotary", *rotated(share))
     heads = share.heads + share.kv_heads
     size = share.tokens * heads * share.model.head_width
     read, written = (10, 10) if share.model.recipe == "eager" else (HALF, HALF)
@@ -218,6 +269,11 @@ def _perceptron_backward(share: Share) -> Iterator[Step]:
         )
     )
     yield from summed(share, "mlp.up", ways)
+
+
+def _has_perceptron(share: Share) -> bool:
+    """Whether all tokens go through a perceptron; that of shared experts where there are others."""
+    return bool(share.model.shared) or not share.model.experts
 
 
 def _whole_inner(share: Share) -> int:

@@ -32,6 +32,7 @@ class Step:
     gradient: int = 0  # bytes of the gradient of weights that it makes
     of_weights: bool = False  # whether nothing but the optimizer waits for it
     overlaps: bool = False  # whether the next step overlaps it, and the one after waits for both
+    beside: bool = False  # whether what the step before overlaps goes on beside the next one, too
 
 
 def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: str = "") -> Op:
@@ -56,17 +57,26 @@ def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: str 
     )
 
 
-def grouped_product(rows: int, columns: int, inner: int, groups: int, *, float8: str = "") -> Op:
-    """Return products of `rows` rows in all with the matrices of `groups` experts."""
-    shapes = (rows, inner), (groups, inner, columns)
+def grouped_product(
+    rows: int, columns: int, inner: int, groups: int, *, float8: str = "", of_weights: bool = False
+) -> Op:
+    """Return products of `rows` rows in all with the matrices of `groups` experts.
+
+    With `of_weights` groups divide what is summed over, `inner`, and each makes a matrix: the
+    gradients of the experts' weights.
+    """
+    shapes = [(rows, inner), (inner, columns) if of_weights else (groups, inner, columns)]
     dtype, size = ("float8_e4m3fn", 1) if float8 else ("float16", HALF)
-    tensors = [TensorArgument(shape, dtype) for shape in shapes]
+    read = rows + columns if of_weights else rows + groups * columns
     return Op(
         GROUPED,
-        encode_arguments(tensors, {"scaling": float8} if float8 else {}),
+        encode_arguments(
+            [TensorArgument(shape, dtype) for shape in shapes],
+            ({"scaling": float8} if float8 else {}) | ({"groups": groups} if of_weights else {}),
+        ),
         flops=2 * rows * columns * inner,
-        bytes_read=size * inner * (rows + groups * columns),
-        bytes_written=HALF * rows * columns,
+        bytes_read=size * inner * read,
+        bytes_written=HALF * rows * columns * (groups if of_weights else 1),
     )
 
 
@@ -80,20 +90,27 @@ def flash(
     *,
     backward: bool,
     causal: bool = True,
+    value_width: int = 0,
 ) -> Op:
     """Return attention that keeps its scores on chip, of which it computes half if it is causal.
 
-    Its bytes are those of queries, keys, values and output, and backward of their gradients.
+    Values are as wide as keys where nothing else is said. Its bytes are those of queries, keys,
+    values and output, and backward of their gradients.
     """
-    shapes = (batch, heads, queries, width), *[(batch, kv_heads, keys, width)] * 2
-    one, other = batch * heads * queries * width, batch * kv_heads * keys * width
-    of_queries, of_keys = HALF * one, HALF * other
+    of_values = value_width or width
+    shapes = (
+        (batch, heads, queries, width),
+        (batch, kv_heads, keys, width),
+        (batch, kv_heads, keys, of_values),
+    )
+    of_queries, result = (HALF * batch * heads * queries * each for each in (width, of_values))
+    of_keys = HALF * batch * kv_heads * keys * (width + of_values)
     return Op(
         f"{FLASH}{'_backward' if backward else ''}.default",
         encode_arguments([TensorArgument(shape, "float16") for shape in shapes], {}),
-        flops=attention_flops(shapes[0], keys, width, causal=causal, backward=backward),
-        bytes_read=(3 if backward else 1) * of_queries + 2 * of_keys,
-        bytes_written=of_queries + (2 * of_keys if backward else 0),
+        flops=attention_flops(shapes[0], keys, of_values, causal=causal, backward=backward),
+        bytes_read=of_queries + of_keys + (2 * result if backward else 0),
+        bytes_written=of_queries + of_keys if backward else result,
     )
 
 
@@ -101,6 +118,12 @@ def streaming(name: str, read: int, written: int) -> Op:
     """Return an op that passes over its tensors once; `read` and `written` are bytes."""
     size = TensorArgument((max(read, written) // HALF,), "float16")
     return Op(name, encode_arguments([size], {}), bytes_read=read, bytes_written=written)
+
+
+def launches(name: str, kernels: int, size: int) -> Op:
+    """Return so many small ops, each of which reads and writes `size` bytes, as one."""
+    arguments = encode_arguments([TensorArgument((size // 4,), "float32")], {"kernels": kernels})
+    return Op(name, arguments, bytes_read=kernels * size, bytes_written=kernels * size)
 
 
 def all_reduce(size: int) -> Op:

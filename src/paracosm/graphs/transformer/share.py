@@ -1,6 +1,6 @@
 """One rank's part of a transformer: of its heads and matrices, of a sequence, of its experts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -46,7 +46,18 @@ class Split:
     float8: str = ""  # how numbers of one byte of linear maps are scaled, one of `SCALINGS`, if any
     context_form: str = CONTEXT_FORMS[0]  # one of those
     states: str = STATES[0]  # one of those
+    expert_tensor: int = 0  # that share each expert; those that share layers where it is 0
     seed: int = 0  # of the loads
+
+    @property
+    def of_an_expert(self) -> int:
+        """Ranks that share each expert."""
+        return self.expert_tensor or self.tensor
+
+    @property
+    def shares_experts(self) -> bool:
+        """Whether experts are on other ranks than what else is of a layer."""
+        return self.expert > 1 or self.of_an_expert != self.tensor
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,20 @@ class Share:
             near = min(sizes, key=lambda n: abs(n - split.expert), default=0)
             has = f"{model.experts} experts: ep={near} fits" if near else "no experts"
             raise InputError(f"strategy: ep={split.expert}, but the model has {has}")
+        if split.of_an_expert != split.tensor and not model.experts:
+            raise InputError(f"strategy: etp={split.of_an_expert}, but the model has no experts")
+        if split.context > 1 and 0 < model.chunk < model.sequence:
+            raise InputError(
+                f"strategy: cp={split.context}: tokens attend to chunks of {model.chunk:,} of "
+                f"{model.sequence:,}: only cp=1 is known, or sequences of {model.chunk:,}"
+            )
+
+    def of_layer(self, number: int) -> "Share":
+        """Return the share of a layer; equal ones for equal layers."""
+        model, split = self.model.of_layer(number), self.split
+        if not model.experts and split.shares_experts:
+            split = replace(split, expert=1, expert_tensor=0, routing="uniform", capacity=0.0)
+        return replace(self, model=model, split=split)
 
     @property
     def tokens(self) -> int:
@@ -129,6 +154,25 @@ class Share:
         return -(-self.model.inner // self.split.tensor)
 
     @property
+    def parts(self) -> int:
+        """Ranks that send tokens to experts each for its own part of a sequence."""
+        return self.split.tensor if self.split.sequence else 1
+
+    @property
+    def gathered(self) -> int:
+        """Ranks that gather tokens where an expert that they share is."""
+        each_has_all = self.split.tensor > 1 and not self.split.sequence
+        return 1 if each_has_all else self.split.of_an_expert
+
+    @property
+    def group_of_an_expert(self) -> str:
+        return "tensor" if self.split.of_an_expert == self.split.tensor else "expert_tensor"
+
+    @property
+    def expert_inner(self) -> int:
+        return -(-self.model.inner // self.split.of_an_expert)
+
+    @property
     def vocabulary(self) -> int:
         return self.model.padded_vocabulary(self.split.tensor) // self.split.tensor
 
@@ -149,11 +193,12 @@ class Share:
         return self.split.states == "bfloat16"
 
     def routed_tokens(self, layer: int) -> tuple[int, int]:
-        """Return the tokens that a rank sends to experts, and the number of the busiest rank."""
+        """Return the choices of experts by the tokens that a rank sends, and those that it works
+        on, where the busiest rank has the most."""
         model, split = self.model, self.split
-        chosen = self.tokens * model.active
+        chosen = self.tokens * model.active / self.parts
         most, _, dropped = routed(model, split, layer)
-        return round(chosen * (1 - dropped)), round(chosen * split.expert * most)
+        return round(chosen * (1 - dropped)), round(chosen * self.gathered * split.expert * most)
 
 
 @lru_cache(maxsize=4096)

@@ -161,7 +161,8 @@ def linear_backward(
     gradient = size * (weights + biases)
     written = gradient if share.in_half_precision else 0  # autograd keeps what the product wrote
     if groups:
-        yield of_weights(grouped_product(inputs, outputs, tokens, 1, float8=float8), written)
+        op = grouped_product(inputs, outputs, tokens, groups, float8=float8, of_weights=True)
+        yield of_weights(op, written)
     else:
         yield of_weights(product(outputs, inputs, tokens, float8=float8), written)
     if biases:
@@ -239,7 +240,7 @@ def norm_backward(share: Share, place: str, *, with_stream: bool = False) -> Ite
     """Yield the gradient of a norm, and its sum with that of the residual stream."""
     size, model = share.local, share.model
     gradient = 0 if model.adapter else share.gradient * model.norm_parameters
-    fused = with_stream and model.recipe == "compiled"
+    fused = with_stream and model.is_fused
     read = (3 if fused else 2) * size
     if not model.rms:
         op = streaming("aten.native_layer_norm_backward.default", read, size)

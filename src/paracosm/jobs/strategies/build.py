@@ -160,9 +160,11 @@ class Layout:
         tensor=2, data=2, pipeline=2:    p=0: (0 1) (2 3)    p=1: (4 5) (6 7)
                                          data groups (0 2) (1 3) (4 6) (5 7)
 
-    Those that share shards, or experts, are neighbours among the ranks of a data group. `groups`
-    gives the ranks of each group by role, one row per group; messages have a role at either end,
-    and pairs (sender, receiver).
+    Those that share shards are neighbours among the ranks of a data group. Of experts, ranks that
+    share one are neighbours, then those that share all of a layer, over tensor-, context- and
+    data-parallel ranks (Megatron-Core, `parallel_state.py`: order tp-ep-dp-pp). `groups` gives
+    the ranks of each group by role, one row per group; messages have a role at either end, and
+    pairs (sender, receiver).
     """
 
     stage: Ints
@@ -218,15 +220,20 @@ def layout_of(strategy: Strategy) -> Layout:
         groups["tensor",] = ranks.reshape(-1, tp)
     if cp > 1:
         groups["context",] = same_parameters.reshape(-1, cp)
-    for near, across, size in (
-        ("shard", "replicate", strategy.shard),
-        ("expert", "expert data", strategy.expert),
-    ):
-        if size > 1:
-            groups[near,] = same_parameters.reshape(-1, size)
-        if 1 < size < replicas:
-            others = same_parameters.reshape(-1, replicas // size, size).transpose(0, 2, 1)
-            groups[across,] = others.reshape(-1, replicas // size)
+    if strategy.shard:
+        shards = same_parameters.reshape(-1, replicas // strategy.shard, strategy.shard)
+        groups["shard",] = shards.reshape(-1, strategy.shard)
+        groups["replicate",] = shards.transpose(0, 2, 1).reshape(-1, replicas // strategy.shard)
+    if strategy.shares_experts:
+        ep, etp = strategy.expert, strategy.of_an_expert
+        experts = ranks.reshape(pp, -1, ep, etp)
+        for role, axis, size in (
+            ("expert_tensor", 3, 1 if etp == tp else etp),
+            ("expert", 2, ep),
+            ("expert data", 1, experts.shape[1]),
+        ):
+            if size > 1:
+                groups[role,] = np.moveaxis(experts, axis, -1).reshape(-1, size)
     if pp > 1:
         following = np.roll(ranks, -1, axis=0)
         kept = pp if strategy.chunks > 1 else pp - 1

@@ -353,6 +353,7 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     and what ranks that share layers gather and sum (JAX's `dots_with_no_batch_dims_saveable`,
     MaxText's `minimal`). "elementwise": all but these and attention (MaxText's
     `minimal_with_context`). "attention": from the scores up to the product with the values.
+    "latent": queries, keys and values of latent attention.
     """
     names = [_plain(op.name) for op in graph.ops]
 
@@ -380,13 +381,23 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
         scores = [row for row in nodes if names[graph.op[row]] in ("bmm", "_softmax")]
         return sorted([*scores, *within]) if scores else []
 
+    def latent(nodes: Sequence[int]) -> list[int]:
+        places = {row: graph.names[graph.name[row]] for row in nodes}
+        if not any(place.endswith(".kv_up") for place in places.values()):
+            return []
+        return [row for row in nodes if places[row].endswith(LATENT)]
+
     return {
         "selective": selective,
         "except-products": except_products,
         "elementwise": elementwise,
         "attention": attention,
+        "latent": latent,
     }[kind]
 
+
+LATENT = (".query_up", ".kv_up", ".rotary")
+"""Ends of places of what latent attention makes of its latents."""
 
 EXCHANGES = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor")
 """Collectives of ranks that share layers, by their names without framework and overload."""

@@ -64,7 +64,8 @@ class Plan:
     def of_experts(self) -> Bools:
         """Whether each node is of experts that ranks share: at a place such as "h.0.experts.up"."""
         held = [
-            self.strategy.expert > 1 and "experts" in n.split(".") for n in self.work.graph.names
+            self.strategy.shares_experts and "experts" in n.split(".")
+            for n in self.work.graph.names
         ]
         return np.array(held, dtype=np.bool_)[self.work.graph.name]
 
@@ -223,6 +224,7 @@ def _check_written(graph: Graph, strategy: Strategy) -> None:
         ("cp", strategy.context),
         *([] if strategy.context_form == "auto" else [("cp_form", strategy.context_form)]),
         ("ep", strategy.expert),
+        ("etp", str(strategy.expert_tensor or "no")),
         ("float8", strategy.scaling or "no"),
         *([("states", strategy.states)] if "states" in known or is_half else []),
         ("async_tp", "yes" if strategy.async_tp else "no"),

@@ -168,7 +168,8 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     layer.
     """
     plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
-    if strategy.replicas == 1 or (not last and strategy.sharding in ("none", "optimizer")):
+    alone = strategy.replicas == 1 and not strategy.shares_experts
+    if alone or (not last and strategy.sharding in ("none", "optimizer")):
         return []
     units, sizes = [plan.backward_rows(part)], (strategy.first_bucket, strategy.bucket)
     if strategy.sharding == "parameters":

@@ -45,8 +45,10 @@ class Strategy:
     # how they exchange keys and values, one of `CONTEXT_FORMS`; "auto" is the software's way, or
     # the first of them
     context_form: str = "auto"
-    # of data- and context-parallel ranks, those that share the experts of each layer
+    # of all ranks of a stage, those that share the experts of each layer
     expert: int = 1
+    # ranks that share each expert; as many as share layers where it is 0
+    expert_tensor: int = 0
     routing: str = "uniform"  # of tokens to experts, as `paracosm.graphs.transformer.Split` has it
     capacity: float = 0.0  # times its even share that an expert takes at most; 0 for no limit
     pipeline: int = 1  # ranks that have some of the layers each
@@ -120,6 +122,16 @@ class Strategy:
         return self.data * self.context
 
     @property
+    def of_an_expert(self) -> int:
+        """Ranks that share each expert."""
+        return self.expert_tensor or self.tensor
+
+    @property
+    def shares_experts(self) -> bool:
+        """Whether experts are on other ranks than what else is of a layer."""
+        return self.expert > 1 or self.of_an_expert != self.tensor
+
+    @property
     def microbatches_of_all(self) -> int:
         """Forward and backward passes of all replicas before each optimizer step."""
         return sum(self.shares) or self.data * self.microbatches
@@ -128,7 +140,8 @@ class Strategy:
     def needs_sizes(self) -> bool:
         """Whether only a graph made from a transformer's sizes supports it."""
         kept = self.states != Strategy.states
-        return self.context > 1 or self.expert > 1 or bool(self.float8) or self.async_tp or kept
+        shares = self.context > 1 or self.shares_experts
+        return shares or bool(self.float8) or self.async_tp or kept
 
     def split(self, seed: int = 0) -> Split:
         """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
@@ -137,6 +150,7 @@ class Strategy:
             *(self.routing, self.capacity, self.async_tp, self.scaling),
             context_form=CONTEXT_FORMS[0] if self.context_form == "auto" else self.context_form,
             states=self.states,
+            expert_tensor=self.expert_tensor,
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
 
@@ -148,7 +162,7 @@ class Strategy:
     def sharing(self, experts: bool = False) -> tuple[str, int]:
         """Return in which role ranks share parameters, of experts or others, and their number."""
         if experts:
-            return "expert data", self.replicas // self.expert
+            return "expert data", self.replicas * self.tensor // (self.expert * self.of_an_expert)
         return ("shard", self.shard) if self.shard else ("data", self.replicas)
 
     def by_default(self) -> dict[str, str]:
@@ -163,7 +177,8 @@ class Strategy:
             *(("routing", "capacity") if self.expert == 1 else ()),
             *(("schedule", "overlap") if self.pipeline == 1 else ()),
             *(("microbatches",) if self.shares else ()),
-            *(("shard",) if self.sharding == "none" or self.expert > 1 else ()),
+            *(("etp",) if self.tensor == self.expert == 1 else ()),
+            *(("shard",) if self.sharding == "none" or self.shares_experts else ()),
             *(("bucket", "first_bucket") if self.sharding == "parameters" else ("prefetch",)),
             *("dp", "chunks", "shares", "servers", "iterations", "cut"),
         }
@@ -191,7 +206,7 @@ class Strategy:
 
 _COUNTS = {
     **dict.fromkeys(("dp", "tp", "cp", "ep", "pp", "chunks", "microbatches"), 1),
-    **dict.fromkeys(("prefetch", "servers", "shard"), 0),
+    **dict.fromkeys(("etp", "prefetch", "servers", "shard"), 0),
     "iterations": 1,
 }
 """The least that a key can be."""
@@ -251,11 +266,7 @@ def _check_split(strategy: Strategy) -> None:
         raise InputError("strategy: async_tp has an effect with sp=yes only")
     if strategy.context == 1 and strategy.context_form != Strategy.context_form:
         raise InputError("strategy: cp_form has no effect with cp=1: give cp=2 or more")
-    if replicas % ep:
-        raise InputError(
-            f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
-            f"not divide: ep={nearest_divisor(replicas, ep)} fits"
-        )
+    _check_experts(strategy)
     for key in ("routing", "capacity"):
         if ep == 1 and getattr(strategy, key) != getattr(Strategy, key):
             raise InputError(f"strategy: {key} has no effect with ep=1: give ep=2 or more")
@@ -273,8 +284,30 @@ def _check_split(strategy: Strategy) -> None:
             f"strategy: shard={shard} must divide dp x cp = {replicas}, and be less: "
             + (f"shard={near} fits" if near else "leave it out")
         )
-    if shard and ep > 1:
+    if shard and strategy.shares_experts:
         raise InputError("strategy: shard and ep are two ways to group replicas: choose one")
+
+
+def _check_experts(strategy: Strategy) -> None:
+    ep, etp, tp = strategy.expert, strategy.of_an_expert, strategy.tensor
+    ranks = strategy.replicas * tp
+    if ranks % (ep * etp):
+        if etp == tp:
+            raise InputError(
+                f"strategy: ep={ep} ranks share experts out of dp x cp = {strategy.replicas}, "
+                f"which {ep} does not divide: ep={nearest_divisor(strategy.replicas, ep)} fits, or "
+                "etp=1 for experts that tp does not divide"
+            )
+        fits = nearest_divisor(ranks, ep * etp)
+        raise InputError(
+            f"strategy: ep x etp = {ep * etp} does not divide dp x cp x tp = {ranks} ranks: "
+            f"{fits} would"
+        )
+    if etp != tp and tp > 1 and not strategy.sequence:
+        raise InputError(
+            f"strategy: etp={etp} beside tp={tp}: ranks that share layers send tokens each for a "
+            "part of the sequence: add sp=yes"
+        )
 
 
 def _check_shares(strategy: Strategy) -> None:
@@ -290,7 +323,11 @@ def _check_shares(strategy: Strategy) -> None:
         raise InputError(f"{said} are equal: write microbatches={shares[0]}")
     if strategy.microbatches > 1:
         raise InputError(f"{said} sets it already: leave out microbatches")
-    if strategy.servers or strategy.expert > 1 or strategy.sharding in ("gradients", "parameters"):
+    if (
+        strategy.servers
+        or strategy.shares_experts
+        or strategy.sharding in ("gradients", "parameters")
+    ):
         raise InputError(
             f"{said}: replicas that meet in every micro-batch have as many: leave out servers, ep, "
             "and zero=2 or 3"
@@ -327,6 +364,7 @@ KEYS = {
     "cp": "context",
     "cp_form": "context_form",
     "ep": "expert",
+    "etp": "expert_tensor",
     **{key: key for key in ("async_tp", "routing", "capacity")},
     "pp": "pipeline",
     **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
@@ -337,7 +375,7 @@ KEYS = {
 }
 """Key -> field of `Strategy`."""
 
-_UNUSED = {"capacity": "no limit", "shard": "all", "offload": "no"}
+_UNUSED = {"etp": "as tp", "capacity": "no limit", "shard": "all", "offload": "no"}
 """Key -> what its default means."""
 
 YES_OR_NO = ("sequence", "async_tp", "overlap")
@@ -348,12 +386,14 @@ RECOMPUTED: dict[str, bool | str] = {
     "except-products": "except-products",
     "elementwise": "elementwise",
     "attention": "attention",
+    "latent": "latent",
 }
 """What is computed again: nothing; each layer; all of it but attention and every second matrix
 product, as PyTorch's selective checkpointing does in torchtitan; all of it but matrix products, as
 MaxText's policy "minimal" does; neither these nor attention, as with "minimal_with_context"; what
 is between the projections of an attention that writes its scores, as Megatron's does (Korthikanti
-et al. 2022, section 5)."""
+et al. 2022, section 5); queries, keys and values of latent attention (Megatron-Core,
+`recompute_modules: mla_up_proj`)."""
 
 NAMES: dict[str, dict[str, Any]] = {
     "single": {},

@@ -15,7 +15,7 @@ from paracosm.units import real, whole
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
-WITHIN = {TENSOR: "tp", "context": "cp", "expert": "ep"}
+WITHIN = {TENSOR: "tp", "context": "cp", "expert": "ep", "expert_tensor": "etp"}
 """Roles, and lanes, of ranks that work on the same micro-batch: the keys of their numbers."""
 DEVICE = (COMPUTE, MEMORY, *WITHIN)
 """Lanes of what a rank does on its own device, for its own replica."""
