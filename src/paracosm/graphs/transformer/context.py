@@ -67,7 +67,8 @@ def _core(share: Share, op: Op, backward: bool) -> Step:
     of the sums of each row's exponentials; backward gradients of queries, keys and values."""
     if backward:
         size = _Sizes.of(share)
-        last = "attention.qkv" if share.model.fused_qkv else "attention.value"
+        plain = "attention.qkv" if share.model.fused_qkv else "attention.value"
+        last = "attention.kv_up" if share.model.latent else plain
         return Step(PLACE, op, ((size.queries + size.keys, last),))
     result = HALF * share.tokens * share.heads * share.model.head_width
     logarithms = SINGLE * share.tokens * share.heads
