@@ -74,15 +74,6 @@ def test_attention_that_nobody_timed_follows_the_products_of_the_device() -> Non
     assert far == (pytest.approx(0.1 + 2 * math.log(1.2)), "other devices")
 
 
-def test_a_gpu_of_another_generation_reaches_the_mean_share_of_gpus_not_of_tpus() -> None:
-    rates = {"h100-sxm": 700, "a100-sxm-80gb": 250, "tpu-v6e": 885}
-    kernel, (name, v100) = PRODUCTS.model_copy(update={"rates": rates}), device("v100-sxm-32gb")
-    alone = name, v100.model_copy(update={"processors": None})  # no waves of tiles
-    seconds = product_seconds(kernel, alone, (1, 4096, 4096, 4096), read=0.0, written=0.0)
-    share = math.sqrt(700 / 989.5 * 250 / 312)
-    assert seconds == pytest.approx(5e-6 + 2 * 4096**3 / (share * 125e12))
-
-
 @pytest.mark.parametrize(
     ("power", "nearest"), [(500, "b200-sxm-750w"), (750, "b200-sxm-750w"), (1000, "b200-sxm")]
 )

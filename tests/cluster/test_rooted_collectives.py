@@ -130,7 +130,7 @@ def test_a_barrier_takes_no_bytes() -> None:
 @given(size=st.floats(0, 1e6))
 def test_the_cheapest_is_found_among_the_times_by_size(size: float) -> None:
     times = collective_times(machines(), range(12), "all_reduce")
-    assert tuple(times) == algorithms_of("all_reduce")
+    assert (*times, "nvls") == algorithms_of("all_reduce")  # whose switches do not add up
     cheapest = min(time_of(size) for time_of in times.values())
     assert collective_time(machines(), range(12), "all_reduce", size) == cheapest
     for name, time_of in times.items():

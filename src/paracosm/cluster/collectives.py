@@ -5,7 +5,8 @@ order of their ranks in the group. In `hierarchical` clusters each worker has it
 machine, or those of a machine share network cards, and machines the uplinks of leaf switches
 (`Hierarchical`). Then concurrent messages of a step through the same card or uplink share it, those
 of the group and of `concurrent` ones: eight rings over one card take eight times as long as one. A
-tree's steps are each charged the slowest of its links.
+tree's steps are each charged the slowest of its links. Where NCCL runs the collectives, rings and
+trees are its own (`nccl.py`).
 
 `size` is always that of the whole vector, in bytes. Steps are consecutive, and each costs what its
 messages cost on an idle link: `link.transfer_time(bytes)`, or `link.exchange_time(bytes)` if every
@@ -25,6 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -32,6 +34,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints, distinct_rows
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link, Ring, Switch
+from paracosm.cluster.nccl import Nccl, Protocol, Span, in_switches, ring, tree
 from paracosm.errors import InputError, shown, unknown
 from paracosm.units import real
 
@@ -87,6 +90,9 @@ def collective_times(
         raise unknown(f"algorithm for {collective}", algorithm, ways)
     tried = ways if algorithm == "auto" else (algorithm,)
     groups = _numbers_of(cluster, workers).reshape(1, -1)
+    nccl = _nccl_of(cluster, collective, groups[0])
+    if nccl is not None and algorithm == "auto":
+        tried = tuple(_NCCL[collective])
     if groups.shape[1] < 2:
         return dict.fromkeys(tried, lambda size: 0.0)
     if concurrent is not None and shares_ports(cluster):
@@ -94,7 +100,10 @@ def collective_times(
     times, refusals = {}, []
     for name in tried:
         try:
-            times[name] = _WAYS[collective][name](cluster, groups)
+            way = _WAYS[collective][name]
+            if nccl is not None:
+                way = _NCCL[collective].get(name, way)
+            times[name] = way(cluster, groups)
         except InputError as error:
             refusals.append(error)
     if not times:
@@ -232,6 +241,54 @@ def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
         return lambda size: time(most, size, link) + time(machines, size / fewest, outer)
 
     return way
+
+
+def _nccl_of(cluster: Cluster, collective: str, group: Ints) -> Nccl | None:
+    """Return NCCL where it runs a collective on a cluster, and machines have as many ranks each."""
+    topology = cluster.topology
+    if not isinstance(topology, Hierarchical) or topology.leaf is not None:
+        return None
+    _, counts = np.unique(group // topology.group_size, return_counts=True)
+    is_even = bool((counts == counts[0]).all())
+    return topology.nccl if collective in _NCCL and is_even else None
+
+
+def _over_all_cards(time: Callable[[Span, Protocol, float], float]) -> Way:
+    def way(cluster: Cluster, groups: Ints) -> TimeOf:
+        span, topology = _span(cluster, groups), cluster.topology
+        assert isinstance(topology, Hierarchical)
+        assert topology.nccl is not None
+        protocols = topology.nccl.between if span.machines > 1 else topology.nccl.within
+        return lambda size: min(time(span, protocol, size) for protocol in protocols)
+
+    return way
+
+
+def _in_switches(cluster: Cluster, groups: Ints) -> TimeOf:
+    topology, sums = cluster.topology, None
+    if isinstance(topology, Hierarchical) and topology.nccl is not None:
+        sums = topology.nccl.sums
+    if sums is None:
+        raise InputError(
+            "algorithm nvls needs machines whose switches add up: --hardware dgx-h100 has them"
+        )
+    span, known = _span(cluster, groups), sums
+    if span.ranks <= 2:
+        raise InputError(f"algorithm nvls needs more than two ranks of a machine, not {span.ranks}")
+    return lambda size: in_switches(span, known, size)
+
+
+def _span(cluster: Cluster, groups: Ints) -> Span:
+    machines, most, fewest, inner, outer = _machines(cluster, groups)
+    within = min(link.bandwidth for link in inner) if most > 1 else inf
+    return Span(
+        machines=machines,
+        ranks=most,
+        inner=within,
+        inner_latency=max(link.exchange_time(0) for link in inner),
+        outer=fewest * min(link.bandwidth for link in outer),
+        outer_latency=max(link.exchange_time(0) for link in outer),
+    )
 
 
 CROWDED = 0.66
@@ -557,6 +614,7 @@ _WAYS: dict[str, dict[str, Way]] = {
         "tree": _tree(tree_all_reduce),
         "hierarchical": _hierarchical(ring_all_reduce),
         "halving-doubling": _tree(halving_doubling_all_reduce, every=True),
+        "nvls": _in_switches,
     },
     "all_gather": _GATHER,
     "reduce_scatter": _GATHER,
@@ -568,3 +626,15 @@ _WAYS: dict[str, dict[str, Way]] = {
     "barrier": {"dissemination": _dissemination},
     "permute": {"ring": _ring(ring_permute)},
 }
+
+_GATHER_OVER_CARDS = _over_all_cards(partial(ring, all_reduce=False))
+_NCCL: dict[str, dict[str, Way]] = {
+    "all_reduce": {
+        "ring": _over_all_cards(partial(ring, all_reduce=True)),
+        "tree": _over_all_cards(tree),
+        "nvls": _in_switches,
+    },
+    "all_gather": {"ring": _GATHER_OVER_CARDS},
+    "reduce_scatter": {"ring": _GATHER_OVER_CARDS},
+}
+"""Algorithms as NCCL runs them where it does; `auto` is the cheapest of these."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal
 
+from paracosm.cluster.nccl import Nccl
 from paracosm.errors import InputError, shown
 from paracosm.units import format_size, parse_size, real, whole
 
@@ -187,6 +188,8 @@ class Hierarchical:
     cards: int | None = None  # network cards of a group; None for one of each worker
     leaf: int | None = None  # groups under one leaf switch; None where there is one switch
     oversubscription: float = 1.0  # of a leaf's uplink, above 1 where there are leaf switches
+    # where NCCL runs the collectives, which goes over all cards of a group at once
+    nccl: Nccl | None = None
     name: ClassVar[str] = "hierarchical"
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from paracosm.cluster.cluster import Cluster, Node, assemble
 from paracosm.cluster.link import Hierarchical, Link, Switch, Topology
+from paracosm.cluster.nccl import LL128, SIMPLE, SWITCH_SUMS, Nccl
 from paracosm.data_files import read_packaged_yaml, read_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
@@ -138,6 +139,9 @@ class NodeType(_Entry):
         ge=1,
         description="devices of each computer of a rack; jobs of several racks have as many "
         "computers in each, if that is possible",
+    )
+    switch_sums: bool = Field(
+        False, description="whether the switches between its devices add up (NVLink SHARP)"
     )
 
     def devices_of(self, workers: int) -> int:
@@ -262,7 +266,20 @@ class Hardware:
             return Switch(outer)
         inner = self.inner.link()
         cards = self.node.cards if self.node.cards < self.node.count else None
-        return Hierarchical(inner, outer, self.node.devices_of(workers), workers, cards)
+        return Hierarchical(
+            inner, outer, self.node.devices_of(workers), workers, cards, nccl=self._nccl
+        )
+
+    @property
+    def _nccl(self) -> Nccl | None:
+        if self.device.kind != "gpu" or self.node is None:
+            return None
+        sums = SWITCH_SUMS.get(self.device.generation or "") if self.node.switch_sums else None
+        # LL128 counts on stores of 128 bytes that arrive at once: not over PCI Express, nor over
+        # what AWS and Google have between machines (aws-ofi-nccl, `platform-aws.c`).
+        inner, both = (self.node.inner or "").startswith(("nvlink", "xgmi")), (SIMPLE, LL128)
+        outer = inner and self.node.outer.startswith("infiniband")
+        return Nccl(sums, both if inner else (SIMPLE,), both if outer else (SIMPLE,))
 
 
 def find_hardware(name: str | Path) -> Hardware:

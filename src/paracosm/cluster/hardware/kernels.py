@@ -198,13 +198,11 @@ def _half_precision(device: Named) -> float:
 
 
 def _alike(rates: Mapping[str, float], datasheet: Device) -> tuple[list[str], int]:
-    """Return the timed devices of a device's generation, of its kind (GPUs, TPUs), or all, and how
-    far they are from it."""
+    """Return the timed devices of a device's generation, or all, and how far they are from it."""
     known = load_catalogue().devices
     generation = datasheet.generation
     near = [n for n in rates if generation is not None and known[n].generation == generation]
-    same_kind = [name for name in rates if known[name].kind == datasheet.kind]
-    return near or same_kind or list(rates), 1 if near else 2
+    return near or list(rates), 1 if near else 2
 
 
 def _mean(values: Iterable[float]) -> float:

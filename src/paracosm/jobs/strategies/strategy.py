@@ -20,7 +20,7 @@ from paracosm.units import (
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
 """What data-parallel ranks divide; ZeRO stage 0, 1, 2, 3. Each includes the ones before it."""
-ALL_REDUCES = ("auto", "ring", "tree", "hierarchical", "halving-doubling")
+ALL_REDUCES = ("auto", "ring", "tree", "hierarchical", "halving-doubling", "nvls")
 
 MIB = 1 << 20
 
