@@ -347,9 +347,10 @@ def _ranked(trials: Trials) -> Table | None:
 
 def _compare(trials: Trials) -> str | None:
     """Say which of several runs has the highest throughput, and which hardware costs least."""
-    if compares_hardware(trials) and (offers := _offers(trials)):
+    if compares_hardware(trials):
         unfit = sum(trial.summary.get("fits") is False for trial in trials.runs)
-        return best_offers(offers, unfit)
+        if (text := best_offers(_offers(trials), unfit)) is not None:
+            return text
     rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
     key = next((key for key in rates if all(t.summary.get(key) for t in trials.runs)), None)
     if key is None:

@@ -10,6 +10,11 @@ from paracosm.results.comparison import runs_side_by_side
 from paracosm.results.summaries import MeasuredRun
 from paracosm.results.view import Run, Trials
 
+NONE_FITS = (
+    "On none of the hardware does the job fit into memory: take a smaller --batch, more --workers or "
+    "--strategy auto, which looks for what fits."
+)
+
 COMPARED = ("hardware", "stack")
 """Arguments that make a comparison of hardware of several runs."""
 
@@ -54,7 +59,7 @@ def best_offers(offers: Sequence[Offer], unfit: int = 0) -> str | None:
     So many besides do not fit into memory.
     """
     if not offers:
-        return None
+        return NONE_FITS if unfit else None
     count = len(offers) + unfit
     end = f" {unfit} of {count} {'does' if unfit == 1 else 'do'} not fit." if unfit else ""
     first, *rest = sorted(offers, key=lambda each: -each.speed)
