@@ -86,6 +86,13 @@ def test_hardware_that_is_too_small_comes_last_and_is_counted(
     assert "8 x l4" in lines[1]
 
 
+def test_a_job_that_fits_nowhere_has_no_fastest_hardware(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*PREDICT, "--hardware", "l4,h100-sxm", "--batch", "512"]) == 0
+    assert capsys.readouterr().out.startswith("The job fits into memory on none of the hardware")
+
+
 def test_plans_of_several_devices_are_ranked(capsys: pytest.CaptureFixture[str]) -> None:
     plan = [
         "plan",

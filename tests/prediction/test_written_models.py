@@ -52,7 +52,7 @@ BOTH = sorted(ARCHITECTURES.keys() & MODELS.keys())
 
 def test_the_names_of_both_are_known_here() -> None:
     gpt2 = ["gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl"]
-    assert BOTH == ["bert-base", *gpt2, "llama-70b", "llama-7b"]
+    assert ["bert-base", *gpt2, "llama-70b", "llama-7b"] == BOTH
 
 
 @pytest.mark.parametrize("name", BOTH)

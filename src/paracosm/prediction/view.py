@@ -318,6 +318,12 @@ def _rate_of_each(summary: Any) -> str | None:
     return None if rate is None else f"{rate / (summary.get('workers') or 1):,.0f}"
 
 
+def _examples_per_second(summary: Any) -> str | None:
+    """Return the examples/s of what has no tokens."""
+    rate, has_tokens = summary.examples_per_second, summary.tokens_per_second is not None
+    return None if rate is None or has_tokens else _few_digits(rate)
+
+
 def _ranked(trials: Trials) -> Table | None:
     """Return a table of different hardware, the fastest first."""
     if not compares_hardware(trials):
@@ -332,8 +338,8 @@ def _ranked(trials: Trials) -> Table | None:
             "hardware": _device_name,
             "software": figure("stack"),
             "tokens/s": figure("tokens_per_second", "{:,.0f}".format),
-            "of each": _rate_of_each,
-            "examples/s": figure("examples_per_second", _few_digits),
+            "of a device": _rate_of_each,
+            "examples/s": _examples_per_second,
             f"cost, {_per(shown[0])}": lambda s: None if s.cost is None else cost_text(s, s.cost),
             "iteration": figure("iteration_time", "s"),
             "90 %": _interval,

@@ -11,7 +11,7 @@ from paracosm.results.summaries import MeasuredRun
 from paracosm.results.view import Run, Trials
 
 NONE_FITS = (
-    "On none of the hardware does the job fit into memory: take a smaller --batch, more --workers or "
+    "The job fits into memory on none of the hardware: take a smaller --batch, more --workers or "
     "--strategy auto, which looks for what fits."
 )
 
