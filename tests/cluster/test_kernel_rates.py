@@ -15,6 +15,7 @@ from paracosm.cluster.hardware.kernels import (
     kernel_spread,
     load_kernels,
     product_seconds,
+    sustained,
 )
 
 KNOWN = {"spread": 0.1, "ops": 3, "source": "nobody"}
@@ -162,3 +163,15 @@ def test_rates_of_the_table_are_below_the_peaks() -> None:
         kind = {"bfloat16": "bfloat16", "nvfp4": "float4"}.get(numbers.split()[0], "float8")
         for name, rate in products.rates.items():
             assert 0.24 < rate / known[name].peak_tflops[kind] <= 1, (numbers, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("a100-sxm-80gb", 0.9), ("h100-sxm", 0.9), ("b200-sxm", 0.86), ("tpu-v5e", 1)],
+)
+def test_the_share_of_its_rate_that_a_kernel_keeps_is_that_of_the_generation(
+    name: str, share: float
+) -> None:
+    """B200: 1,237 of 1,437 Tflop/s, the mean of 1,425 and 1,450; a TPU has one clock."""
+    assert sustained(find_hardware(name).device) == pytest.approx(share)
+    assert pytest.approx(1237 / ((1425 + 1450) / 2), abs=0.005) == 0.86

@@ -20,11 +20,11 @@ import numpy as np
 from paracosm.cluster.hardware.catalogue import Hardware
 from paracosm.cluster.hardware.efficiency import Efficiencies, OpTime, load_efficiencies, op_time
 from paracosm.cluster.hardware.kernels import (
-    SUSTAINED,
     attention_seconds,
     kernel_spread,
     load_kernels,
     product_seconds,
+    sustained,
 )
 from paracosm.cluster.hardware.stacks import Stack, find_stack, products_of
 from paracosm.errors import InputError
@@ -195,7 +195,7 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
         return None
     device = hardware.name, hardware.device
     hardware.device.peak(dtype)  # refuses numbers that it does not multiply
-    clock = SUSTAINED if hardware.device.kind == "gpu" else 1.0
+    clock = sustained(hardware.device)
     arguments, named = decode_arguments(op.arguments) if op.arguments else ([], {})
     shapes = [each.shape for each in _flat(arguments) if isinstance(each, TensorArgument)]
     if kind == "attention":
@@ -246,13 +246,13 @@ def _unfused(hardware: Hardware, sizes: tuple[int, int, int, int, int], backward
     `UnfusedDotProductAttention`)."""
     heads, queries, keys, width, of_values = sizes
     device, scores = (hardware.name, hardware.device), HALF * heads * queries * keys
-    kernel = load_kernels().products["bfloat16"]
+    kernel, clock = load_kernels().products["bfloat16"], sustained(hardware.device)
 
     def times(rows: int, columns: int, inner: int) -> float:
         read = HALF * heads * inner * (rows + columns)
         written = HALF * heads * rows * columns
         by = (heads, rows, columns, inner)
-        return product_seconds(kernel, device, by, read=read, written=written, clock=SUSTAINED)
+        return product_seconds(kernel, device, by, read=read, written=written, clock=clock)
 
     softmax = op_time(
         *(hardware.name, hardware.device, load_efficiencies(), "reduction", "bfloat16", 0),

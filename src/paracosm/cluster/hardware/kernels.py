@@ -38,13 +38,15 @@ from paracosm.validation import validated
 
 Tflops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-SUSTAINED = 0.9
+SUSTAINED, SUSTAINED_BY_GENERATION = 0.9, {"blackwell": 0.86}
 """Share of its rate that a kernel keeps in a training run, where a device is at its power limit all
-the time and lowers its clock; timed alone it runs for milliseconds. On an A100 that ran at 1,200 of
-1,410 MHz under load FlashAttention-2 kept 0.88 to 0.93 of its rate, 0.9 in the mean (six timings,
-github.com/liangan1/GPU_travel, performance/flash-attn/README.md). A TPU has one clock, by which
-its peak is reckoned (Jouppi et al., "TPU v4", ISCA 2023, table 4: 1,050 MHz x 2 cores x 4 units of
-128 x 128 x 2 operations are the 275 Tflop/s), and keeps all of it."""
+the time and lowers its clock; timed alone it runs for milliseconds.
+
+On an A100 that ran at 1,200 of 1,410 MHz under load FlashAttention-2 kept 0.88 to 0.93 of its
+rate, 0.9 in the mean (six timings, github.com/liangan1/GPU_travel, performance/flash-attn).
+On a B200 whose clock fell from 1,965 to 1,580 MHz FlashAttention-4 fell from 1,425 and 1,450
+Tflop/s in its first and second ten calls to 1,237 when 70 had run without a pause
+(github.com/flashinfer-ai/flashinfer, pull request 2899)."""
 
 OF_POWER = 0.65
 """Exponent by which the rate of products falls with the power limit. H100 of 700, 500 and 350 W
@@ -144,6 +146,18 @@ def product_seconds(
     busy = _busy(batch, rows, columns, device[1].processors)
     computing = 2.0 * batch * rows * columns * inner / (rate * busy)
     return kernel.fixed + max(computing, read / bandwidth) + written / bandwidth
+
+
+def sustained(device: Device) -> float:
+    """Return the share of a kernel's rate that a device keeps under load.
+
+    A TPU has one clock, by which its peak is reckoned, and keeps all of it (Jouppi et al., "TPU
+    v4", ISCA 2023, table 4: 1,050 MHz x 2 cores x 4 units of 128 x 128 x 2 operations are the 275
+    Tflop/s).
+    """
+    if device.kind != "gpu":
+        return 1.0
+    return SUSTAINED_BY_GENERATION.get(device.generation or "", SUSTAINED)
 
 
 def kernel_spread(kernel: AttentionKernel | ProductKernel, device: Named) -> tuple[float, str]:
