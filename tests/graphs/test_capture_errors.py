@@ -26,7 +26,7 @@ REFUSED: Mapping[str, dict[str, Any]] = {
     "model mlp: hidden is a whole number from 1 to 65,536, not 1000000000": {
         "model": "mlp(hidden=1000000000)"
     },
-    "model mlp: layers is a whole number from 1 to 1,000, not 1.5": {"model": "mlp(layers=1.5)"},
+    "model mlp: layers is a whole number from 0 to 1,000, not 1.5": {"model": "mlp(layers=1.5)"},
     'model "mlp(3)": name its parameters, hidden, layers': {"model": "mlp(3)"},
     'model "resnet18(layers=3)": resnet18 has no parameters': {"model": "resnet18(layers=3)"},
     "no such file: nowhere/train.py": {"model": "nowhere/train.py:make"},

@@ -13,6 +13,7 @@ from paracosm.errors import InputError
 from paracosm.models import DataSet, load_data
 from paracosm.models.build import build_model
 from paracosm.models.images import mlp, paper_cnn, resnet20
+from paracosm.models.registry import built_in
 
 
 def parameters(module: nn.Module) -> int:
@@ -29,6 +30,9 @@ def test_mlp_for_digits_is_64_64_10() -> None:
     assert parameters(mlp((1, 8, 8), 10)) == 64 * 64 + 64 + 64 * 10 + 10
     deeper = mlp((1, 8, 8), 10, hidden=32, layers=2)
     assert parameters(deeper) == (64 + 1) * 32 + (32 + 1) * 32 + (32 + 1) * 10
+    logistic = built_in("mlp(layers=0)").make((60,), 10)
+    assert [type(layer) for layer in logistic.modules()][2:] == [nn.Linear]
+    assert parameters(logistic) == 60 * 10 + 10
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from torch.nn import functional
 
 
 def mlp(shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 1) -> "MLP":
-    """Return inputs -> `layers` times `hidden` ReLU units -> classes, for inputs of any shape."""
+    """Return inputs -> `layers` times `hidden` ReLU units -> classes, for inputs of any shape.
+
+    Without `layers` it is multinomial logistic regression.
+    """
     return MLP(math.prod(shape), (hidden,) * layers, classes)
 
 

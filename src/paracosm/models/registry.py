@@ -31,7 +31,7 @@ _TAKES = {
     "tokens": "a sequence length, such as 128",
 }
 _DIMENSIONS = {"images": 3, "tokens": 1}
-_MOST = {"hidden": 65_536, "layers": 1_000}  # of the parameters in parentheses
+_RANGES = {"hidden": (1, 65_536), "layers": (0, 1_000)}  # of the parameters in parentheses
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,11 @@ def _options(model: BuiltIn, options: Mapping[str, str]) -> dict[str, int]:
     for name, text in options.items():
         if name not in model.options:
             raise unknown(f"parameter of {model.name}", name, model.options)
-        if not parse_whole(text, _MOST[name]):
+        least, most = _RANGES[name]
+        number = parse_whole(text, most)
+        if number is None or number < least:
             raise InputError(
-                f"model {model.name}: {name} is a whole number from 1 to {_MOST[name]:,}, "
+                f"model {model.name}: {name} is a whole number from {least} to {most:,}, "
                 f"not {text[:40]}"
             )
     return {name: int(text) for name, text in options.items()}
