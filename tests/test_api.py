@@ -158,6 +158,7 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     sweep = paracosm.study(asked, out=tmp_path / "sweep")
     assert [point.summary.workers for point in sweep.points] == [1, 2]
     assert sweep.table["workers"].to_pylist() == [1, 2]
+    assert sweep.table.column_names[0] == "workers"
     assert sweep.table["virtual_time"].to_pylist() == [p.summary.virtual_time for p in sweep.points]
     assert sweep.status == "done"
     assert "staleness" in sweep.figures

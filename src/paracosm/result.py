@@ -284,9 +284,12 @@ class Sweep(Result[S]):
         rows = []
         for varied, point in zip(self._varied, self._points, strict=True):
             row = {key: value if _is_scalar(value) else str(value) for key, value in varied.items()}
-            row |= {key: value for key, value in point.summary.items() if _is_scalar(value)}
+            # What was varied stays as it was given: a summary tells a learning rate in words.
+            row = {key: value for key, value in point.summary.items() if _is_scalar(value)} | row
             rows.append(row)
-        keys = dict.fromkeys(key for row in rows for key in row)  # of grids that vary others too
+        # Those that are varied come first; grids may vary others, too.
+        varied_first = [*self._varied, *rows]
+        keys = dict.fromkeys(key for row in varied_first for key in row)
         return pa.table({key: _of_one_type([row.get(key) for row in rows]) for key in keys})
 
     @property
