@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from paracosm.models import load_data
@@ -13,5 +14,5 @@ def load() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     labels = digits.train_y.clone()
     rng = np.random.default_rng(0)
     wrong = rng.choice(len(labels), len(labels) // 5, replace=False)
-    labels[wrong] = (labels[wrong] + rng.integers(1, 10, len(wrong))) % 10
+    labels[wrong] = (labels[wrong] + torch.from_numpy(rng.integers(1, 10, len(wrong)))) % 10
     return digits.train_x, labels, digits.test_x, digits.test_y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ NAMES = sorted(file.stem for file in FOLDER.glob("*.yaml"))
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Any:
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The program beside the studies, in the folder from which it is run."""
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.chdir(ROOT)
@@ -25,7 +26,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.delitem(sys.modules, name, raising=False)
     import run
 
-    return run
+    yield run
+    for name in ("run", "findings"):  # other examples have a program of this name
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
