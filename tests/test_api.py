@@ -185,6 +185,13 @@ def test_a_sweep_shows_itself_in_a_notebook_and_has_a_table_of_mixed_values() ->
     assert sweep.table["update_time"].to_pylist() == [None, None, "1ms", "1ms"]
 
 
+def test_the_table_of_a_sweep_has_learning_rates_as_numbers() -> None:
+    training = {"workers": 2, "updates": 2, "lr_schedule": "cosine"}
+    sweep = paracosm.study({"train": training, "over": {"lr": [0.1, 0.2]}})
+    assert isinstance(sweep.points[0].summary["lr"], str)
+    assert sweep.table["lr"].to_pylist() == [0.1, 0.2]
+
+
 def test_objects_that_have_one_name_are_runs_of_their_own() -> None:
     def slow(_processor: int, _update: int, _u: float) -> float:
         return 2.0
