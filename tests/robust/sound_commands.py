@@ -79,6 +79,7 @@ LONG = (
     "calibrate {job} --out {out}/node.yaml",
     "plan --model llama-8b --hardware h100-sxm --tokens 1e9 --batch-tokens 4e6 --max-workers 8",
     f"train {SMALL} --model mlp --compute 1ms",
+    f"train {SMALL} --algorithm fedavg --export flower {{out}}/app",
     f"train {SMALL} --profile {{job}} --model mlp --data digits --bandwidth 10MB/s",
     "train --schedule {schedule} --updates 4",
     f"train {SMALL} --shards {{ids}}",

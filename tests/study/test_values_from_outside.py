@@ -189,6 +189,7 @@ def test_a_recorded_duration_is_a_duration(tmp_path: Path, seconds: Any) -> None
         "profile ops --model mlp --shape 4 --seed {}",
         "graph show a.graph --ops {}",
         "train --timing-only --updates 5 --seed {}",
+        "train --export {} app",
         "relax tune --problem laplace2d:4 --seed {}",
         "plan --profile a.profile --workers 1,2 --target {}",
         "replay trace.json --steps {}",

@@ -17,10 +17,9 @@ from typing import Annotated, Any
 
 import typer
 from typer import Option
-from typer.exceptions import TyperException
 
 import paracosm
-from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
+from paracosm.cli.verbs import COMMAND_LINE_ERROR, INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
 from paracosm.factory import failure, users_place
 from paracosm.profiling.allocator import restart_pinned
@@ -100,7 +99,7 @@ def _run(arguments: list[str] | None) -> int:
         sys.stdout.flush()
     except (InputError, MissingExtraError) as error:
         return _print_error(str(error), 2)
-    except TyperException as error:
+    except COMMAND_LINE_ERROR as error:
         return _print_error(error.format_message() or "see paracosm --help", 2)
     except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _print_error(str(interrupt) or "interrupted", INTERRUPTED)

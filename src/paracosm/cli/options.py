@@ -250,3 +250,16 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(f"{path}: cannot be made", error) from None
+
+
+EXPORT = flag(
+    "export",
+    tuple[str, Path] | None,
+    Option(
+        "--export",
+        metavar="flower DIR",
+        rich_help_panel="Output",
+        help="write the study into a new folder as a Flower app, for real clients; run nothing",
+    ),
+)
+"""Of kinds of run that something else can run too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,10 @@ import typer
 from typer import Argument
 
 from paracosm.cli.display import aligned, counter, printer, progress_bar
-from paracosm.cli.options import LOG, RunFlags, check_folder, with_run_flags
+from paracosm.cli.options import EXPORT, LOG, RunFlags, check_folder, with_run_flags
 from paracosm.cli.verbs import INTERRUPTED
-from paracosm.errors import InputError, on_one_line
-from paracosm.files import Lock, temporary_folder
+from paracosm.errors import InputError, on_one_line, unknown
+from paracosm.files import Lock, check_name, temporary_folder
 from paracosm.report.runs import (
     TROUBLES,
     answer,
@@ -69,7 +70,7 @@ def verb_of(kind: Kind) -> Callable[..., int]:
         f"Example: paracosm {example}" for example in kind.examples
     )
     command.__annotations__["study"] = file
-    flags = [LOG] if kind.logs else []
+    flags = [*[LOG] * kind.logs, *[EXPORT] * bool(kind.exports)]
     positional = ("arguments",) if has_script else ()
     made = with_run_flags(
         *kind.models, positional=positional, scalars=kind.has_metrics, others=flags
@@ -83,13 +84,16 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
     Args:
         verb: of the kind of run.
         file: a study file, or one that stands for an argument.
-        arguments: those of `RunFlags`, of the kind's models, and perhaps `log`; None where not
-            given.
+        arguments: those of `RunFlags`, of the kind's models, and perhaps `log` and `export`; None
+            where not given.
     """
     values = {name: value for name, value in arguments.items() if value is not None}
     flags, log = RunFlags.taken(values), bool(values.pop("log", False))
+    export = values.pop("export", None)
     where = str(file) if file is not None else "command line"
     study = _study_in(file, verb, values).with_arguments(flags.seed, values)
+    if export is not None:
+        return _export(study, where, flags, log, *export)
     if flags.out is None and study.is_sweep and not study.is_comparison:
         names = " and ".join(_SEVERAL.get(name, name) for name in study.lists)
         subject = f"a list of {names} is a sweep, which" if names else "a study with a grid"
@@ -118,6 +122,23 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
         return _run_sweep_of(study, points, flags.out, flags)
     with temporary_folder() as folder:
         return _run_sweep_of(study, points, folder / "comparison", flags)
+
+
+def _export(study: Study, where: str, flags: RunFlags, log: bool, name: str, folder: Path) -> int:
+    """Write a study for something else that can run it."""
+    exports = KINDS[study.kind].exports
+    if name not in exports:
+        raise unknown("--export", name, exports)
+    if study.is_sweep:
+        raise InputError("--export writes a single run, and the study is a sweep: give one of them")
+    if log or replace(flags, seed=None, quiet=False) != RunFlags():
+        raise InputError("--export runs nothing: it takes --seed and --quiet of the flags of a run")
+    check_name(folder)
+    (point,) = study.points(where)
+    sentence = imported(exports[name])(point.config, point.seed, folder)
+    if not flags.quiet:
+        typer.echo(sentence)
+    return 0
 
 
 _SEVERAL = {"algorithm": "algorithms", "lr": "learning rates"}

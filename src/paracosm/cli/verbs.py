@@ -21,7 +21,6 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.exceptions import TyperException
 
 import paracosm
 from paracosm.errors import InputError, shown
@@ -66,6 +65,10 @@ VERBS: Mapping[str, str] = {
 """Verb -> module with its kind of run; or with a function that has the name of the verb's last word
 (`import_` for import).
 """
+
+COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[-4]
+"""What Typer raises of a command line: the class below Exception, TyperException or, before Typer
+had one, that of Click."""
 
 INTERRUPTED = 130
 """Exit code of a verb that Ctrl-C ended: 128 and the number of its signal."""
@@ -134,7 +137,7 @@ class Verb(TyperCommand):
             return super().parse_args(ctx, args)
         except UnicodeEncodeError:
             raise InputError("what was typed is not UTF-8 text") from None
-        except TyperException as error:
+        except COMMAND_LINE_ERROR as error:
             option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
             flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
             others = [

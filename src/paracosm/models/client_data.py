@@ -93,6 +93,26 @@ def load_training_data(
     return ClientData(name, count, source, test, classes, examples)
 
 
+def evaluation_sets(
+    data: DataSet | ClientData, most: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return inputs and targets that evaluations use: of training and of test examples.
+
+    They are `most` of each, evenly spread; of data by client those that were chosen as it was made.
+    """
+    if isinstance(data, ClientData):
+        return data.sample, data.test
+    training, test = (data.train_x, data.train_y), (data.test_x, data.test_y)
+    return _at_most(most, *training), _at_most(most, *test)
+
+
+def _at_most(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if len(x) <= most:
+        return x, y
+    chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
+    return x[chosen], y[chosen]
+
+
 class Examples(NamedTuple):
     """What one client has; no test examples where it was given none."""
 

@@ -109,6 +109,9 @@ class Kind:
     ends: frozenset[str] = frozenset({"done"})  # of completed runs, which need not be run again
     has_metrics: bool = False  # which TensorBoard and MLflow can show
     logs: bool = False  # whether it can print a line for every event
+    # what else can run such a study -> "module:name" of the function that writes it for that, from
+    # a configuration, the seed and a new folder, and returns a sentence
+    exports: Mapping[str, str] = field(default_factory=dict)
     # whether a run writes to the terminal, where a progress bar would interfere
     prints: Callable[[Any], bool] = lambda config: False
     # whether a run consists of many: it distributes them over processes, and can be resumed

@@ -58,5 +58,6 @@ KIND = Kind(
     ends=frozenset({"done", "diverged", "stopped"}),
     has_metrics=True,
     logs=True,
+    exports={"flower": "paracosm.training.flower:export"},
     on_clusters=True,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require
-from paracosm.models.client_data import ClientData, load_training_data
+from paracosm.models.client_data import ClientData, evaluation_sets, load_training_data
 from paracosm.models.data_sets import DataSet
 from paracosm.models.own_shards import check_disjoint
 from paracosm.models.shards import (
@@ -115,11 +115,7 @@ class _Computing(Numerics):
         self._data = data = load_training_data(config.data, config.data_dir, clients, most)
         self._shards = _shards_of(data, clients, config, generator(seed, TrainingStream.SHARDS))
         self.clients = clients
-        if isinstance(data, ClientData):
-            self._training, self._test = data.sample, data.test
-        else:
-            self._training = _evenly(most, data.train_x, data.train_y)
-            self._test = _evenly(most, data.test_x, data.test_y)
+        self._training, self._test = evaluation_sets(data, most)
         self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._nominal = config.batch if config.batch != ALL else float(self._shards.sizes.mean())
@@ -376,13 +372,6 @@ def _shards_of(
             "sampling: by-size has no effect, leave it out: all clients have equally many examples"
         )
     return shards
-
-
-def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    if len(x) <= most:
-        return x, y
-    chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
-    return x[chosen], y[chosen]
 
 
 def _chance(training: Tensor, test: Tensor) -> Chance:
