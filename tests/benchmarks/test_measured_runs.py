@@ -16,7 +16,7 @@ from paracosm.graphs.transformer import Transformer
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.prediction.measured_runs import FILE, NEAREST, nearest_runs
 
-LARGEST = 150_000  # bytes of the file
+LARGEST = 200_000  # bytes of the file
 SAMPLE = 1.001  # ratio within which a stored prediction, to four digits, is the same
 
 
