@@ -70,7 +70,7 @@ def compared(run: Path) -> tuple[dict[str, int], dict[str, int]]:
     ours = dict(zip(MEMORY, held[:, at].tolist(), strict=True))
     ours["collectives"] += ours.pop("temporary")
     assert sum(ours.values()) == tracked["Total"]
-    theirs = {kind: sum(tracked.get(name, 0) for name in names) for kind, names in NAMES.items()}
+    theirs = {kind: sum(tracked.get(name, 0) for name in NAMES.get(kind, ())) for kind in ours}
     return ours, theirs
 
 

@@ -56,7 +56,6 @@ class Transformer:
     sequence: int  # tokens of an example
     vocabulary: int = 50_257
     kv_heads: int = 0  # of keys and values; as many as `heads` where it is 0
-    head: int = 0  # width of a head; `width` over `heads` where it is 0
     inner: int = 0  # width of the perceptron, or of an expert; four times `width` where it is 0
     gated: bool = False  # whether the perceptron has a gate (SwiGLU): three matrices, not two
     rotary: bool = False  # positions by rotating queries and keys, not from a table
@@ -75,6 +74,7 @@ class Transformer:
     dense_layers: int = 0  # at the beginning, with a perceptron in place of experts
     experts_every: int = 1  # of so many layers the last one has experts
     dense_inner: int = 0  # width of those perceptrons; that of an expert where it is 0
+    head: int = 0  # width of a head; `width` over `heads` where it is 0
     latent: int = 0  # numbers of a token that keys and values are made from; 0 for the stream
     query_latent: int = 0
     rotary_head: int = 0
