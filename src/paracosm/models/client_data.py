@@ -192,16 +192,16 @@ class ClientData:
             InputError: it cannot be made, has no examples, or others than clients before; the
                 message names the client.
         """
-        found = self._kept.get(client)
-        if found is not None:
+        data = self._kept.get(client)
+        if data is not None:
             self._kept.move_to_end(client)
-            return found
-        found = self._kept[client] = self._made(client)
-        self._sizes[client] = len(found.train_x)
-        self._bytes += _bytes(found)
+            return data
+        data = self._kept[client] = self._made(client)
+        self._sizes[client] = len(data.train_x)
+        self._bytes += _bytes(data)
         while self._bytes > _KEPT and len(self._kept) > 1:
             self._bytes -= _bytes(self._kept.popitem(last=False)[1])
-        return found
+        return data
 
     def __getitem__(self, client: int) -> Ints:
         """Return the numbers of a client's training examples."""
@@ -229,10 +229,10 @@ class ClientData:
         if len(numbers) and owners[0] == owners[-1] and (owners == owners[0]).all():
             return self._own(int(owners[0]), numbers)
         parts = np.split(numbers, np.flatnonzero(np.diff(owners)) + 1)
-        found = [self._own(int(part[0] >> _PLACES), part) for part in parts if len(part)]
-        if not found:
+        chosen = [self._own(int(part[0] >> _PLACES), part) for part in parts if len(part)]
+        if not chosen:
             return self.sample[0][:0], self.sample[1][:0]
-        inputs, targets = zip(*found, strict=True)
+        inputs, targets = zip(*chosen, strict=True)
         return torch.cat(inputs), torch.cat(targets)
 
     def _own(self, client: int, numbers: Ints) -> tuple[Tensor, Tensor]:

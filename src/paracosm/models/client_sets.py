@@ -91,7 +91,7 @@ def _sizes(shape: str) -> tuple[int, ...]:
 
 
 def _read_users(folder: Path, part: str, sizes: tuple[int, ...]) -> dict[str, tuple[Array, Array]]:
-    found: dict[str, tuple[Array, Array]] = {}
+    examples: dict[str, tuple[Array, Array]] = {}
     for file in sorted((folder / part).glob("*.json")):
         content = read_json(file, "LEAF file")
         users = content.get("users") if isinstance(content, dict) else None
@@ -99,7 +99,7 @@ def _read_users(folder: Path, part: str, sizes: tuple[int, ...]) -> dict[str, tu
         if not isinstance(users, list) or not isinstance(data, dict):
             raise InputError(f'{file}: no LEAF file: it lacks "users" or "user_data"')
         for user in map(str, users):
-            if user in found:
+            if user in examples:
                 raise InputError(f'{file}: user "{user}" is in several files, or twice in one')
             own = data.pop(user, None)
             if not isinstance(own, dict) or not own.get("x") or not own.get("y"):
@@ -107,14 +107,14 @@ def _read_users(folder: Path, part: str, sizes: tuple[int, ...]) -> dict[str, tu
             inputs, targets = _arrays(file, user, own["x"], own["y"])
             if sizes:
                 if inputs.size != len(inputs) * prod(sizes):
-                    given = "x".join(map(str, inputs.shape[1:]))
+                    measured = "x".join(map(str, inputs.shape[1:]))
                     wanted = "x".join(map(str, sizes))
                     raise InputError(
-                        f'{file}: user "{user}" has examples of {given} numbers, not {wanted}'
+                        f'{file}: user "{user}" has examples of {measured} numbers, not {wanted}'
                     )
                 inputs = inputs.reshape(len(inputs), *sizes)
-            found[user] = inputs, targets
-    return found
+            examples[user] = inputs, targets
+    return examples
 
 
 def _arrays(file: Path, user: str, x: Any, y: Any) -> tuple[Array, Array]:
@@ -178,7 +178,7 @@ def hugging_face(folder: Path, inputs: str, targets: str, client: str) -> Any:
     if client not in test.column_names:
         return _ByClient(training, None), *own.read(test)
     places = _places(folder, test[client])
-    strange = next((each for each in places if each not in training.places), None)
+    strange = next((place for place in places if place not in training.places), None)
     if strange is not None:
         raise InputError(f'{folder}: client "{strange}" has rows in test, but none in train')
     return _ByClient(training, _Split(own, test, places))
@@ -191,9 +191,9 @@ class _Columns(NamedTuple):
 
     def read(self, rows: Any) -> tuple[Array, Array]:
         """Return inputs and targets of rows."""
-        found = rows.select_columns([self.inputs, self.targets]).with_format("numpy")[:]
+        columns = rows.select_columns([self.inputs, self.targets]).with_format("numpy")[:]
         try:
-            x, y = np.asarray(found[self.inputs]), np.asarray(found[self.targets])
+            x, y = np.asarray(columns[self.inputs]), np.asarray(columns[self.targets])
         except ValueError:  # of several shapes
             x = y = np.array(["several shapes"])
         for name, array in ((self.inputs, x), (self.targets, y)):
@@ -243,7 +243,7 @@ class _ByClient(Mapping[Any, tuple[Array, ...]]):
 def _places(folder: Path, ids: Any) -> dict[Any, Array]:
     """Return the rows of each client, in the order of their ids."""
     listed = list(ids)
-    lacking = next((row for row, each in enumerate(listed) if each is None), None)
+    lacking = next((row for row, value in enumerate(listed) if value is None), None)
     if lacking is not None:
         raise InputError(f"{folder}: row {lacking} has no client id")
     names, numbers = np.unique(np.array(listed), return_inverse=True)

@@ -151,15 +151,15 @@ def _read(path: Path) -> npt.NDArray[Any]:
 def _of_numpy(path: Path) -> npt.NDArray[Any]:
     with open_file(path, "file of client ids") as file:
         try:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return found
-            name = _COLUMN if _COLUMN in found.files else None
-            if name is None and len(found.files) == 1:
-                name = found.files[0]
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                return arrays
+            name = _COLUMN if _COLUMN in arrays.files else None
+            if name is None and len(arrays.files) == 1:
+                name = arrays.files[0]
             if name is not None:
-                return np.asarray(found[name])
-            listed = ", ".join(found.files) or "none"
+                return np.asarray(arrays[name])
+            listed = ", ".join(arrays.files) or "none"
         except Exception as error:  # NumPy raises what it likes for what is none of its files
             raise InputError(
                 f"{path}: no NumPy file of client ids: {describe_error(error)}"
@@ -189,7 +189,7 @@ def _of_table(path: Path) -> npt.NDArray[Any]:
     if pyarrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     texts = column.to_pylist()
-    lacking = next((place for place, each in enumerate(texts) if each is None or each == ""), None)
+    lacking = next((place for place, text in enumerate(texts) if text is None or text == ""), None)
     if lacking is not None:
         raise InputError(f"{path}: example {lacking} has no client id")
     return np.array(texts)

@@ -54,11 +54,11 @@ def device_memory(job: JobPrediction, device: Device) -> DeviceMemory | None:
             and NCCL.
     """
     fullest = sorted(
-        (each for each in job.equal_ranks if each.peak_memory is not None and each.is_worker),
-        key=lambda each: -(each.peak_memory or 0),
+        (ranks for ranks in job.equal_ranks if ranks.peak_memory is not None and ranks.is_worker),
+        key=lambda ranks: -(ranks.peak_memory or 0),
     )
-    found = [_memory_of(job, each, device) for each in fullest[:MOST]]
-    return max(found, key=lambda each: (each.verdict == "does not fit", each.total), default=None)
+    lists = [_memory_of(job, ranks, device) for ranks in fullest[:MOST]]
+    return max(lists, key=lambda held: (held.verdict == "does not fit", held.total), default=None)
 
 
 def _memory_of(job: JobPrediction, ranks: EqualRanks, device: Device) -> DeviceMemory:
@@ -87,8 +87,8 @@ def _memory_of(job: JobPrediction, ranks: EqualRanks, device: Device) -> DeviceM
     verdict = verdict_of(total, capacity, retries, is_full=is_full)
     lines = _lines(held)
     lines += [
-        MemoryLine(what=what, bytes=size, source=source)
-        for what, size, source in (
+        MemoryLine(what=kind, bytes=size, source=source)
+        for kind, size, source in (
             ("workspace of products", workspace, WORKSPACE_SOURCE),
             ("kept by the allocator", reserved - allocated, ALLOCATOR_SOURCE),
             ("CUDA's context", context, CONTEXT_SOURCE),
@@ -118,11 +118,11 @@ def _lines(held: Mapping[tuple[str, str], int]) -> list[MemoryLine]:
     named = sorted(ops, key=lambda name: -ops[name])[:LISTED]
     for (kind, name), size in held.items():
         is_named = kind == "activations" and name in named and name
-        what = f"activations: {name}" if is_named else kind
-        sizes[what] = sizes.get(what, 0) + size
+        line = f"activations: {name}" if is_named else kind
+        sizes[line] = sizes.get(line, 0) + size
     return [
-        MemoryLine(what=what, bytes=size, source=SOURCES[what.partition(":")[0]])
-        for what, size in sorted(sizes.items(), key=lambda item: -item[1])
+        MemoryLine(what=line, bytes=size, source=SOURCES[line.partition(":")[0]])
+        for line, size in sorted(sizes.items(), key=lambda item: -item[1])
         if size
     ]
 

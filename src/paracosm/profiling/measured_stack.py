@@ -57,13 +57,13 @@ def measured_stack(path: Path, hardware: Hardware, like: Stack) -> Stack:
             f"{path}: no timings of ops or links on {hardware.device.title}: paracosm profile ops "
             "and paracosm measure link --db add them there"
         )
-    what = " and ".join(filter(None, (of_ops, of_links)))
+    measured = " and ".join(filter(None, (of_ops, of_links)))
     return like.model_copy(
         update={
             "title": f"{like.title}, as measured on {hardware.device.title}"[:200],
             "also": {},
             "measured": {hardware.name: Measured(ops=ops, inner=inner)},
-            "source": f"{path.name}: {what}; else {like.source}"[:800],
+            "source": f"{path.name}: {measured}; else {like.source}"[:800],
         }
     )
 
@@ -89,21 +89,23 @@ def measured_classes(
     return {op_class: _measured(found) for op_class, found in sorted(ratios.items())}
 
 
-def _measured(found: Sequence[tuple[float, float, float]]) -> MeasuredClass:
-    timed, predicted, wide = np.array(found).T
+def _measured(ratios: Sequence[tuple[float, float, float]]) -> MeasuredClass:
+    timed, predicted, wide = np.array(ratios).T
     factor = float(timed.sum() / predicted.sum())
     apart = float(np.quantile(np.abs(np.log(timed / predicted / factor)), 0.9))
-    spread = apart if len(found) >= FEW else max(apart, float(wide.max()))
-    return MeasuredClass(time=float(f"{factor:.4g}"), spread=float(f"{spread:.3g}"), ops=len(found))
+    spread = apart if len(ratios) >= FEW else max(apart, float(wide.max()))
+    return MeasuredClass(
+        time=float(f"{factor:.4g}"), spread=float(f"{spread:.3g}"), ops=len(ratios)
+    )
 
 
 def _link(timings: Sequence[LinkTiming], hardware: Hardware) -> tuple[MeasuredLink | None, str]:
     """Return the link that explains the collectives of most ranks, and what it is from."""
     names = hardware.device.reported_as
     here = [
-        each
-        for each in timings
-        if not names or any(name in each.environment.hardware for name in names)
+        timing
+        for timing in timings
+        if not names or any(name in timing.environment.hardware for name in names)
     ]
     for kind in JOINING:
         known = [row for row in rows(here) if row.kind == kind and row.link is not None]

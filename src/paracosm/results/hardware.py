@@ -62,14 +62,16 @@ def best_offers(offers: Sequence[Offer], unfit: int = 0) -> str | None:
         return NONE_FITS if unfit else None
     count = len(offers) + unfit
     end = f" {unfit} of {count} {'does' if unfit == 1 else 'do'} not fit." if unfit else ""
-    first, *rest = sorted(offers, key=lambda each: -each.speed)
-    others = [each for each in rest if (each.hardware, each.stack) != (first.hardware, first.stack)]
-    cheapest = min(offers, key=lambda each: each.cost)
-    several = len({each.stack for each in offers}) > 1
+    first, *rest = sorted(offers, key=lambda offer: -offer.speed)
+    others = [
+        offer for offer in rest if (offer.hardware, offer.stack) != (first.hardware, first.stack)
+    ]
+    cheapest = min(offers, key=lambda offer: offer.cost)
+    several = len({offer.stack for offer in offers}) > 1
 
     def name(offer: Offer) -> str:
-        what = f"{offer.devices:,} x {offer.hardware}"
-        return f"{what} by {offer.stack}" if several else what
+        devices = f"{offer.devices:,} x {offer.hardware}"
+        return f"{devices} by {offer.stack}" if several else devices
 
     begin = f"{name(first)} is" if several else f"By {first.stack}, {name(first)} is"
     also = "fastest and cheapest" if cheapest is first else "fastest"

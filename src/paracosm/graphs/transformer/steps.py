@@ -102,12 +102,12 @@ def summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
     """Yield steps and the sum of their output, concurrent with the last except gradients of
     weights: piece by piece, as products are done (Wang et al., "Overlap Communication with
     Dependent Computation via Decomposition", 2023)."""
-    found = list(steps)
+    ordered = list(steps)
     sums = list(reduced(share, place))
     if sums and share.split.overlap:
-        last = max(n for n, step in enumerate(found) if not step.of_weights)
-        found.insert(last, replace(sums.pop(), overlaps=True))
-    yield from found
+        last = max(n for n, step in enumerate(ordered) if not step.of_weights)
+        ordered.insert(last, replace(sums.pop(), overlaps=True))
+    yield from ordered
     yield from sums
 
 
