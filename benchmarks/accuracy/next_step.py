@@ -81,10 +81,7 @@ def _with_more(
     duration = program.duration[rows] * _to_median(rank, program, last)[rank.work[rows]]
     columns: dict[str, Any] = {
         name: np.concatenate((getattr(program, name), getattr(program, name)[more]))
-        for name in (
-            *("name", "step", "kind", "lane", "role", "size", "priority", "microbatch"),
-            *("allocated", "released"),
-        )
+        for name in ("name", "step", "kind", "lane", "role", "size", "priority", "microbatch")
     }
     longer = replace(
         program,

@@ -16,9 +16,10 @@ import torch
 from metric_rows import all_rows, column, series
 
 from paracosm.errors import InputError
+from paracosm.models.client_data import evaluation_sets
+from paracosm.models.data_sets import load_data
 from paracosm.timeline.analysis import check
 from paracosm.training import TrainConfig, TrainingResult, train
-from paracosm.training.numerics.prepare import _evenly
 from paracosm.training.numerics.store import Gradient
 from paracosm.training.worker import TrainingWorker
 from paracosm.validation import validated
@@ -222,12 +223,14 @@ def test_every_gradient_counts_once_with_several_servers() -> None:
 
 
 def test_an_evaluation_looks_at_examples_that_are_evenly_spread() -> None:
-    torch.manual_seed(0)
-    x, y = torch.randn(1437, 1, 8, 8), torch.arange(1437)
-    chosen_x, chosen_y = _evenly(10, x, y)
-    assert chosen_y.tolist() == [0, 160, 319, 479, 638, 798, 957, 1117, 1276, 1436]
-    assert torch.equal(chosen_x, x[chosen_y])
-    assert _evenly(1437, x, y) == (x, y)
+    digits = load_data("digits")
+    assert len(digits.train_x) == 1437
+    chosen = [0, 160, 319, 479, 638, 798, 957, 1117, 1276, 1436]
+    (x, y), _ = evaluation_sets(digits, 10)
+    assert torch.equal(x, digits.train_x[chosen])
+    assert torch.equal(y, digits.train_y[chosen])
+    (x, _), _ = evaluation_sets(digits, 1437)
+    assert x is digits.train_x
 
 
 def test_what_guessing_comes_to_is_that_of_the_shares_of_classes() -> None:

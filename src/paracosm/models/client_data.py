@@ -109,7 +109,7 @@ def evaluation_sets(
 def _at_most(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if len(x) <= most:
         return x, y
-    chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
+    chosen = _evenly_spread(len(x), most)
     return x[chosen], y[chosen]
 
 
