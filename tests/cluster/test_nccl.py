@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.cluster import Cluster, hierarchical
 from paracosm.cluster.collectives import collective_time, collective_times
+from paracosm.cluster.description import cluster_from_mapping
 from paracosm.cluster.hardware import find_hardware
 from paracosm.cluster.link import Hierarchical, Link
 from paracosm.cluster.nccl import LL128, SIMPLE, Nccl, Protocol, SwitchSums
@@ -148,3 +149,35 @@ def test_the_catalogue_says_where_switches_add_up() -> None:
     assert on_ethernet.nccl == Nccl(None, (SIMPLE, LL128))
     assert on_pci.nccl == Nccl()
     assert find_hardware("tpu-v5e").topology(512).nccl is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("device", "runs"), [("h100-sxm", True), ("dgx-h100", True), ("H800", False)]
+)
+def test_a_file_that_describes_the_catalogues_machines_has_their_collectives(
+    device: str, runs: bool
+) -> None:
+    """One cluster, one answer: by `--hardware`, and by a file with the same links and device."""
+    named = find_hardware("h100-sxm").cluster(32)
+    topology = named.topology
+    assert isinstance(topology, Hierarchical)
+
+    def link(one: Link) -> dict[str, object]:
+        return {
+            "bandwidth": f"{one.bandwidth} B/s",
+            "latency": f"{one.latency} s",
+            "sharing": "fair",
+        }
+
+    file = {
+        "topology": "hierarchical",
+        "workers": {"count": 32, "device": device},
+        "group_size": 8,
+        "cards": 8,
+        "links": {"default": link(topology.link), "between_groups": link(topology.outer)},
+    }
+    written = cluster_from_mapping(file)
+    assert isinstance(written.topology, Hierarchical)
+    assert (written.topology.nccl == topology.nccl) is runs
+    for size in (1e5, 1e9):
+        assert (seconds(written, size) == pytest.approx(seconds(named, size))) is runs

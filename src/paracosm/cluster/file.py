@@ -154,7 +154,10 @@ def _topology(file: _File, nodes: Sequence[Node], servers: int) -> Topology:
         above = file.leaf_switches
         leaf = (above.groups, above.oversubscription) if above else ()
         cards = _cards(file.group_size, nodes) if file.cards is None else file.cards
-        return Hierarchical(link, own, file.group_size, workers, cards, *leaf)
+        names = {node.device for node in nodes}
+        nccl = load_catalogue().nccl_of(names.pop()) if len(names) == 1 else None
+        joined = Hierarchical(link, own, file.group_size, workers, cards, *leaf)
+        return replace(joined, nccl=nccl)
     for key in ("group_size", "cards", "leaf_switches", "links.between_groups"):
         if (outer if "." in key else getattr(file, key)) is not None:
             raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")

@@ -187,6 +187,13 @@ class Catalogue(BaseModel):
         found = (name or "").lower() if device is None else device.node
         return None if found is None else self.nodes.get(found)
 
+    def nccl_of(self, name: str | None) -> Nccl | None:
+        """Return how NCCL runs between devices of a name, or of a node; None for others."""
+        node = self.node_of(name)
+        if node is None:
+            return None
+        return _nccl(self.devices.get((name or "").lower(), self.devices[node.devices[0]]), node)
+
     def check(self, where: str) -> None:
         for name, device in self.devices.items():
             if device.node is not None and device.node not in self.nodes:
@@ -267,19 +274,20 @@ class Hardware:
         inner = self.inner.link()
         cards = self.node.cards if self.node.cards < self.node.count else None
         return Hierarchical(
-            inner, outer, self.node.devices_of(workers), workers, cards, nccl=self._nccl
+            *(inner, outer, self.node.devices_of(workers), workers, cards),
+            nccl=_nccl(self.device, self.node),
         )
 
-    @property
-    def _nccl(self) -> Nccl | None:
-        if self.device.kind != "gpu" or self.node is None:
-            return None
-        sums = SWITCH_SUMS.get(self.device.generation or "") if self.node.switch_sums else None
-        # LL128 counts on stores of 128 bytes that arrive at once: not over PCI Express, nor over
-        # what AWS and Google have between machines (aws-ofi-nccl, `platform-aws.c`).
-        inner, both = (self.node.inner or "").startswith(("nvlink", "xgmi")), (SIMPLE, LL128)
-        outer = inner and self.node.outer.startswith("infiniband")
-        return Nccl(sums, both if inner else (SIMPLE,), both if outer else (SIMPLE,))
+
+def _nccl(device: Device, node: NodeType) -> Nccl | None:
+    if device.kind != "gpu":
+        return None
+    sums = SWITCH_SUMS.get(device.generation or "") if node.switch_sums else None
+    # LL128 counts on stores of 128 bytes that arrive at once: not over PCI Express, nor over what
+    # AWS and Google have between machines (aws-ofi-nccl, `platform-aws.c`).
+    inner, both = (node.inner or "").startswith(("nvlink", "xgmi")), (SIMPLE, LL128)
+    outer = inner and node.outer.startswith("infiniband")
+    return Nccl(sums, both if inner else (SIMPLE,), both if outer else (SIMPLE,))
 
 
 def find_hardware(name: str | Path) -> Hardware:
