@@ -291,7 +291,7 @@ def run_that_cannot_start(path: Path, resume: bool) -> None:
         raise InputError("no such network")
 
 
-@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("resume", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("run", [run_to_an_interrupt, run_that_cannot_start])
 @pytest.mark.parametrize("is_second", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_at_whatever_step_a_run_is_killed_it_can_be_made_again(
