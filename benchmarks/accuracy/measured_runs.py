@@ -7,6 +7,7 @@ are those of this version.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def _row(entry: Mapping[str, str]) -> Row:
         for field in fields(Row)
         if field.name not in LEFT_OUT
     }
-    sizes = dict(part.split("=") for part in entry["model"].split())
+    sizes = dict(re.findall(r"(\w+)=(.*?)(?= \w+=|$)", entry["model"]))  # loss=in place
     values["model"] = Transformer(
         **{
             field.name: _value(field, sizes[field.name])
