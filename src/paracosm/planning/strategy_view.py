@@ -198,7 +198,7 @@ def _compare(trials: Trials) -> str | None:
             stack=trial.summary.stack or "",
             speed=1 / design.time,
             fast=f"{long_time(design.time)} for {large(plan.tokens)} tokens of {plan.model}",
-            cost=design.cost,
+            cost=None if trial.summary.price is None else design.cost,
             cheap=cost_text(trial.summary, design.cost),
         )
         for trial in trials.runs

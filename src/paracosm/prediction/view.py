@@ -279,7 +279,7 @@ def _offers(trials: Trials) -> list[Offer]:
             stack=trial.summary.stack,
             speed=trial.summary.examples_per_second,
             fast=_rate(trial.summary),
-            cost=trial.summary.cost,
+            cost=None if trial.summary.get("price") is None else trial.summary.cost,
             cheap=_cost(trial.summary),
         )
         for trial in trials.runs

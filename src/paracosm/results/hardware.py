@@ -28,7 +28,7 @@ class Offer:
     stack: str  # the software that runs on it
     speed: float  # the more, the faster
     fast: str  # the speed in words: "1,234,567 tokens/s"
-    cost: float
+    cost: float | None  # None without prices, by which devices differ
     cheap: str  # the cost in words: "0.21 USD a million tokens"
 
 
@@ -54,7 +54,7 @@ def hardware_side_by_side(runs: Sequence[Run], *derived: str) -> Trials:
 
 
 def best_offers(offers: Sequence[Offer], unfit: int = 0) -> str | None:
-    """Name the fastest and the cheapest of several, and the software; None without any.
+    """Name the fastest and, by their prices, the cheapest of several; None without any.
 
     So many besides do not fit into memory.
     """
@@ -66,7 +66,8 @@ def best_offers(offers: Sequence[Offer], unfit: int = 0) -> str | None:
     others = [
         offer for offer in rest if (offer.hardware, offer.stack) != (first.hardware, first.stack)
     ]
-    cheapest = min(offers, key=lambda offer: offer.cost)
+    priced = [offer for offer in offers if offer.cost is not None]
+    cheapest = min(priced, key=lambda offer: offer.cost or 0.0, default=None)
     several = len({offer.stack for offer in offers}) > 1
 
     def name(offer: Offer) -> str:
@@ -78,7 +79,7 @@ def best_offers(offers: Sequence[Offer], unfit: int = 0) -> str | None:
     text = f"{begin} {also}: {first.fast}"
     if others and others[0].speed > 0:
         text += f", {first.speed / others[0].speed:.3g} times as fast as {name(others[0])}"
-    if cheapest is first:
+    if cheapest is None or cheapest is first:
         return f"{text}, for {first.cheap}.{end}"
     return f"{text}, for {first.cheap}. Cheapest is {name(cheapest)}: {cheapest.cheap}.{end}"
 
