@@ -335,13 +335,14 @@ def _a3(entry: Mapping[str, str]) -> dict[str, str]:
 def _lora(entry: Mapping[str, str]) -> dict[str, str]:
     """Return a run of Llama 2 70B with adapters as NVIDIA's scripts have it, which all submitters
     ran (training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo): float8,
-    scaled by earlier steps, tensor-parallel collectives that overlap; ranks that share a model are
-    tp=4, then cp=2 (on H200 tp=2), as many as accumulation leaves."""
+    scaled by earlier steps, tensor-parallel collectives that overlap (`TP_COMM_OVERLAP`, not on
+    L40S), adapters with dropout; ranks that share a model are tp=4, then cp=2 (on H200 tp=2), as
+    many as accumulation leaves."""
     ways = _whole(entry, "gpus") * _whole(entry, "accumulation") // _whole(entry, "gbs")
     tensor = min(ways, 4)
     return {
         **entry,
-        "stack": "NeMo",
+        "stack": "Megatron-Core" if DEVICES.get(entry["gpu"]) == "l40s" else "NeMo",
         "dtype": "fp8 delayed",
         "tp": entry["tp"] or str(tensor),
         "cp": entry["cp"] or str(ways // tensor),
@@ -401,6 +402,7 @@ def _model(entry: Mapping[str, str], stack: Stack) -> Transformer:
         causal=not entry["model"].startswith("bert"),
         scored=0.15 if entry["model"].startswith("bert") else 1.0,
         adapter=16 if entry["task"] == "lora r=16" else 0,
+        adapter_dropout=entry["task"] == "lora r=16",
         recipe=stack.recipe,
         loss=stack.loss,
         weights=stack.weights,

@@ -15,7 +15,7 @@ COLUMNS = (
     *("task", "model", "layers", "width", "heads", "kv_heads", "ffn", "gated", "vocab", "experts"),
     *("top_k", "seq", "gbs", "mbs", "accumulation", "dtype", "tp", "pp", "vp", "cp", "ep"),
     *("sharding", "recompute", "offload", "gpu", "gpus", "stack", "value", "step_s"),
-    *("source", "note"),
+    *("source", "note", "stack_version", "licence"),
 )
 LLAMA = {"layers": 80, "width": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "gated": 1}
 
@@ -65,6 +65,7 @@ def test_mlperf_adapters_share_layers_as_far_as_accumulation_leaves_ranks(tmp_pa
     )
     expected = "dp=4, tp=2, sp=yes, async_tp=yes, microbatches=2, float8=delayed"
     assert (str(asked.strategy), asked.model.adapter) == (expected, 16)
+    assert asked.model.adapter_dropout
     # Four flops for each weight, and attention's, of 8 examples on 8 devices.
     model = asked.model
     assert asked.flops == (4 * model.parameters + 6 * 80 * 8192 * 8192) * 8192

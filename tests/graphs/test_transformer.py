@@ -573,6 +573,32 @@ def test_adapters_alone_are_trained() -> None:
     assert tuned.bytes_read[updates].sum() == 28 * adapters
 
 
+def test_adapters_of_ranks_that_share_layers_have_collectives_of_their_own() -> None:
+    """By hand, of 4 ranks, 128 tokens of width 64 and rank 8: queries, keys and values are gathered
+    in half precision, and not again backward; A's 8 numbers a token are gathered or summed; the
+    output's adapter exchanges a rank's 16 columns of all tokens. Nothing overlaps the sums backward
+    with Transformer Engine, since frozen weights have no gradients."""
+    split = Split(tensor=4, sequence=True, overlap=True, float8="delayed")
+    model = replace(LLAMA, layers=1, recipe="transformer-engine", fused_qkv=True, adapter=8)
+    graph = transformer_graph(model, 2, split)
+    tokens, stream = 2 * 64, 2 * 2 * 64 * 64
+    low, columns = 2 * tokens * 8, stream // 4
+    sent = [
+        (graph.ops[graph.op[row]].name.split(".")[1], max(read, written))
+        for row, (read, written) in enumerate(
+            zip(graph.bytes_read.tolist(), graph.bytes_written.tolist(), strict=True)
+        )
+        if graph.resource[row] == COMMUNICATION and "attention" in graph.names[graph.name[row]]
+    ]
+    gather, scatter = "all_gather_into_tensor", "reduce_scatter_tensor"
+    assert sent == [
+        *[(gather, stream), (gather, low), (scatter, stream)],
+        *[("all_reduce", low), ("all_to_all_single", columns)],
+        *[(gather, stream // 2), ("all_to_all_single", columns), ("all_reduce", low)],
+        *[("all_reduce", low), (scatter, stream)],
+    ]
+
+
 def test_a_forward_pass_alone_has_no_updates() -> None:
     whole, forward = transformer_graph(LLAMA, 2), transformer_graph(LLAMA, 2, train=False)
     assert forward.flops.sum() == whole.flops[of_phase(whole, "forward")].sum()

@@ -71,6 +71,7 @@ class Transformer:
     # rank of the adapters of attention's projections, where those alone are trained, and all other
     # weights are frozen (Hu et al., "LoRA", 2021); 0 where all weights are trained
     adapter: int = 0
+    adapter_dropout: bool = False  # whether what adapters take goes through a dropout first
     dense_layers: int = 0  # at the beginning, with a perceptron in place of experts
     experts_every: int = 1  # of so many layers the last one has experts
     dense_inner: int = 0  # width of those perceptrons; that of an expert where it is 0
@@ -113,6 +114,8 @@ class Transformer:
             raise InputError(
                 f"transformer: adapters have a rank of 1 to {self.width:,}, not {self.adapter:,}"
             )
+        if self.adapter_dropout and not self.adapter:
+            raise InputError("transformer: adapter_dropout has no effect without adapter")
         if self.adapter and self.latent:
             raise InputError("transformer: adapters of latent attention are not known")
         if not 0 < self.scored <= 1:

@@ -63,7 +63,7 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
     rows = list(_rows(share, stages))
     trained = held = sum(row.step.gradient for row in rows) // share.gradient
     if model.adapter:
-        whole = replace(share, model=replace(model, adapter=0))
+        whole = replace(share, model=replace(model, adapter=0, adapter_dropout=False))
         held += sum(row.step.gradient for row in _rows(whole, stages)) // share.gradient
     if not train:
         trained = 0

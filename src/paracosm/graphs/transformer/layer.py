@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from paracosm.graphs.graph import Op
+from paracosm.graphs.transformer.adapters import adapter, gather_for_adapter
 from paracosm.graphs.transformer.context import attend
 from paracosm.graphs.transformer.experts import experts, experts_backward, sends_parts
 from paracosm.graphs.transformer.latent import (
@@ -28,7 +29,6 @@ from paracosm.graphs.transformer.ops import HALF, Kept, Step, product, streaming
 from paracosm.graphs.transformer.share import Share
 from paracosm.graphs.transformer.steps import (
     activation,
-    adapter,
     cast,
     cast_weights,
     for_weights,
@@ -48,13 +48,14 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     last = "mlp.router" if share.model.experts and not share.model.shared else gate
     latent = share.model.latent > 0
     needed = first_projection(share) if latent else _projections(share)[-1][0]
-    yield Step(
-        "attention.norm", norm(share), ((local, needed), *_copies_of_norm(share, "attention.norm"))
-    )
+    kept: Kept = () if _adapts_what_is_gathered(share) else ((local, needed),)
+    copies = _copies_of_norm(share, "attention.norm")
+    yield Step("attention.norm", norm(share), (*kept, *copies))
     if latent:
         yield from latent_forward(share)
     else:
-        yield from gather(share, "attention.qkv")
+        gathers = gather_for_adapter if _adapts_what_is_gathered(share) else gather
+        yield from gathers(share, "attention.qkv")
         yield from _queries(share)
     if share.model.rotary:
         yield Step("attention.rotary", _rotary(share))
@@ -106,7 +107,8 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     if share.model.latent:
         yield from latent_backward(share)
     else:
-        yield from gather(share, "attention.qkv", again=True)
+        if not share.model.adapter:
+            yield from gather(share, "attention.qkv", again=True)
         projections = (
             step
             for number, (place, columns) in enumerate(_projections(share))
@@ -114,7 +116,7 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
                 share, place, share.tokens, columns, width, first=not number
             )
         )
-        yield from summed(share, "attention.qkv", projections)
+        yield from summed(share, "attention.qkv", projections, backward=True)
     yield from norm_backward(share, "attention.norm", with_stream=True)
 
 
@@ -170,13 +172,18 @@ def _queries(share: Share) -> Iterator[Step]:
     sizes = _projections(share)
     for number, (place, columns) in enumerate(sizes):
         if share.split.float8 and not number:
-            yield from cast(share, place, share.stream, after_norm=True)
+            after_norm = not _adapts_what_is_gathered(share)
+            yield from cast(share, place, share.stream, after_norm=after_norm)
         yield from cast_weights(share, place, columns * share.model.width)
         op = product(share.tokens, columns, share.model.width, float8=share.split.float8)
         kept = HALF * share.tokens * columns
         user = "attention.scores" if share.model.recipe == "megatron" else "attention.core"
-        yield from adapter(share, place, columns, share.model.width)
         yield Step(place, op, ((kept, user),))
+        yield from adapter(share, place, columns, share.model.width)
+
+
+def _adapts_what_is_gathered(share: Share) -> bool:
+    return bool(share.model.adapter) and share.split.tensor > 1 and share.split.sequence
 
 
 def _rotary(share: Share) -> Op:
@@ -268,7 +275,7 @@ def _perceptron_backward(share: Share) -> Iterator[Step]:
             share, place, share.tokens, inner, model.width, first=not number
         )
     )
-    yield from summed(share, "mlp.up", ways)
+    yield from summed(share, "mlp.up", ways, backward=True)
 
 
 def _has_perceptron(share: Share) -> bool:

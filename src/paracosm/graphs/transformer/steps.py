@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from paracosm.graphs.graph import Op
+from paracosm.graphs.transformer.adapters import ADAPTED, adapter, adapter_backward
 from paracosm.graphs.transformer.ops import (
     HALF,
     Kept,
@@ -78,11 +79,14 @@ def cast_weights(share: Share, place: str, count: int, *, backward: bool = False
 
     Those scaled by rows are cast where they are used, in the backward pass by columns. Those scaled
     by the largest of the tensor have been gathered in float8, and are copied by columns.
-    Transformer Engine casts once an update, not counted here.
+    Transformer Engine casts once an update, not counted here. Frozen weights have one layout, not
+    to be held in two: they are copied by columns as well (MLPerf's runs of Llama 2 70B,
+    `disable_parameter_transpose_cache`).
     """
-    if share.split.float8 == "rowwise":
+    scaling, is_frozen = share.split.float8, bool(share.model.adapter)
+    if scaling == "rowwise":
         yield from cast(share, place, HALF * count, rows=not backward, columns=backward)
-    elif share.split.float8 == "tensorwise" and backward:
+    elif backward and (scaling == "tensorwise" or (scaling == "delayed" and is_frozen)):
         yield Step(place, streaming("float8.transpose", count, count))
 
 
@@ -93,18 +97,23 @@ def linear(share: Share, place: str, whole: int) -> Iterator[Step]:
         yield from cast(share, place, HALF * share.tokens * inner)
         yield from cast_weights(share, place, share.model.width * inner)
     op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
+    yield from summed(share, place, [Step(place, op)])
     if place in ADAPTED:
         yield from adapter(share, place, share.model.width, inner)
-    yield from summed(share, place, [Step(place, op)])
 
 
-def summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
+def summed(
+    share: Share, place: str, steps: Iterable[Step], *, backward: bool = False
+) -> Iterator[Step]:
     """Yield steps and the sum of their output, concurrent with the last except gradients of
     weights: piece by piece, as products are done (Wang et al., "Overlap Communication with
-    Dependent Computation via Decomposition", 2023)."""
+    Dependent Computation via Decomposition", 2023). Transformer Engine's goes beside the gradients
+    of weights backward, and beside nothing where those are frozen (transformer_engine/pytorch/
+    module/layernorm_linear.py, `ub_bulk_wgrad`)."""
     ordered = list(steps)
     sums = list(reduced(share, place))
-    if sums and share.split.overlap:
+    is_frozen = bool(share.model.adapter) and share.model.recipe == "transformer-engine"
+    if sums and share.split.overlap and not (backward and is_frozen):
         last = max(n for n, step in enumerate(ordered) if not step.of_weights)
         ordered.insert(last, replace(sums.pop(), overlaps=True))
     yield from ordered
@@ -148,7 +157,7 @@ def linear_backward(
         yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
     if model.adapter:
         if place in ADAPTED:
-            yield from _adapter_backward(share, place, tokens, outputs, inputs)
+            yield from adapter_backward(share, place, outputs, inputs)
         return
 
     def of_weights(op: Op, gradient: int = 0, during: int = 0) -> Step:
@@ -174,39 +183,6 @@ def linear_backward(
     name = "aten._to_copy.default" if size > HALF else "aten.add_.Tensor"
     add = streaming(name, read, size * weights)
     yield of_weights(add, gradient, during=HALF * weights)
-
-
-ADAPTED = ("attention.qkv", "attention.key", "attention.value", "attention.out")
-"""Linear maps with adapters, where those alone are trained."""
-
-
-def adapter(share: Share, place: str, outputs: int, inputs: int) -> Iterator[Step]:
-    """Yield the products of a map's adapter, of low rank, and the sum with the map's own; nothing
-    where all weights are trained."""
-    rank, tokens = share.model.adapter, share.tokens
-    if not rank:
-        return
-    yield Step(place, product(tokens, rank, inputs), ((HALF * tokens * rank, place),))
-    yield Step(place, product(tokens, outputs, rank))
-    size = HALF * tokens * outputs
-    yield Step(place, streaming("aten.add.Tensor", 2 * size, size))
-
-
-def _adapter_backward(
-    share: Share, place: str, tokens: int, outputs: int, inputs: int
-) -> Iterator[Step]:
-    rank, size = share.model.adapter, share.gradient
-    yield Step(place, product(tokens, rank, outputs))
-    yield Step(place, product(tokens, inputs, rank))
-    stream = HALF * tokens * inputs
-    yield Step(place, streaming("aten.add.Tensor", 2 * stream, stream))
-    for weights, op in (
-        (rank * outputs, product(outputs, rank, tokens)),
-        (rank * inputs, product(rank, inputs, tokens)),
-    ):
-        yield Step(place, op, of_weights=True)
-        copy = streaming("aten._to_copy.default", HALF * weights, size * weights)
-        yield Step(place, copy, gradient=size * weights, of_weights=True)
 
 
 def for_weights(share: Share, size: int, place: str) -> Kept:
