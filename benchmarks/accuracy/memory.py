@@ -66,7 +66,6 @@ class Row:
     device: str  # of the catalogue
     measured: float  # bytes
     is_reserved: bool  # by the allocator, on the fullest rank; else in tensors, on the last one
-    on_host: bool = False  # whether the optimizer and its state are there
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _of_torchtitan(row: torchtitan.Row) -> Row:
 def _of_stack(entry: Mapping[str, str], source: str) -> Row:
     """Raise InputError for what is no decoder, or says too little."""
     name = entry["model"]
-    known = dict(entry) | PUBLIC.get(name, {}) | {"offload": "", "step_s": entry["step_s"] or "1"}
+    known = dict(entry) | PUBLIC.get(name, {}) | {"step_s": entry["step_s"] or "1"}
     is_test = source == TESTS
     if is_test:
         test = name.rpartition("/")[2]
@@ -189,7 +188,6 @@ def _of_stack(entry: Mapping[str, str], source: str) -> Row:
         device=row.device,
         measured=float(entry["memory_gib"]) * GIB,
         is_reserved=not is_test,
-        on_host=bool(entry["offload"]),
     )
 
 
@@ -218,11 +216,9 @@ def _job(row: Row) -> tuple[JobPrediction, DeviceMemory]:
     """Return the job and its memory. How long ops take says only in which order things happen."""
     hardware = find_hardware(row.device)
     graph = transformer_graph(row.model, row.micro_batch, row.strategy.split())
-    if row.on_host:
-        held = dict.fromkeys(("optimizer", "master weights"), 0)
-        graph = replace(graph, resident={**graph.resident, **held})
     seconds = 1e-6 + graph.flops / hardware.device.peak("bfloat16") + graph.bytes_written / 1e12
-    replica = Replica(graph, np.asarray(seconds, dtype=np.float64))
+    rates = hardware.host_rates(row.strategy.ranks)
+    replica = Replica(graph, np.asarray(seconds, dtype=np.float64), host_rates=rates)
     job = predict_job(replica, hardware.cluster(row.strategy.ranks), row.strategy)
     memory = device_memory(job, hardware.device)
     assert memory is not None

@@ -235,8 +235,8 @@ def row_of(entry: Mapping[str, str], source: str) -> Row:
         raise InputError("convolutions of MXNet, with batch norms in them: no stack has those")
     elif entry["task"] not in TASKS:
         raise InputError(f"task: {entry['task']}")
-    if entry["offload"]:
-        raise InputError("updates on the host")
+    if entry["offload"] and not entry["offload"].startswith("AdamW"):
+        raise InputError("activations on the host")
     for name in ("layers", "width", "heads", "ffn", "vocab", "seq", "gbs", "mbs", "gpus"):
         if not entry[name]:
             raise InputError(f"does not say {name}")
@@ -442,6 +442,7 @@ def _strategy(entry: Mapping[str, str], stack: Stack, hardware: str) -> tuple[St
             recompute=RECOMPUTES.get((entry["model"], hardware))
             or AGAIN.get(entry["recompute"], False),
             float8=_scaling(entry["dtype"], stack),
+            offload_optimizer=entry["offload"].startswith("AdamW"),
             states="bfloat16" if _in_half_precision(entry) else "float32",
         ),
         micro_batch,

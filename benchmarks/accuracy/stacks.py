@@ -182,7 +182,11 @@ def _replica(question: Question) -> tuple[Replica, Cluster, tuple[float, float],
         seconds[graph.phase == PHASES.index("optimizer")] = 0.0
     interference = OF_GPUS if hardware.device.kind == "gpu" else NO_INTERFERENCE
     return (
-        Replica(graph, seconds, interference=interference),
+        Replica(
+            *(graph, seconds),
+            interference=interference,
+            host_rates=hardware.host_rates(strategy.ranks),
+        ),
         hardware.cluster(strategy.ranks),
         _interval(graph, durations, hardware),
         hardware.device.memory,

@@ -10,6 +10,7 @@ import pytest
 from paracosm.cluster import Link
 from paracosm.cluster.hardware import add_to_catalogue
 from paracosm.cluster.hardware.catalogue import (
+    HostRates,
     find_hardware,
     load_catalogue,
     user_folder,
@@ -38,6 +39,10 @@ interconnects:
 nodes:
   my-node: {title: ours, devices: [mine], count: 4, inner: wire, outer: ethernet-100, source: us}
 """
+HOSTS = """
+hosts:
+  my-host: {title: a processor, memory_bandwidth: 100 GB/s, link: pcie6, source: its datasheet}
+"""
 EFFICIENCIES = Efficiencies(
     devices={
         "a": {
@@ -65,7 +70,7 @@ def written(tmp_path: Path, text: str = MINE) -> Path:
 
 def test_every_number_of_the_catalogue_has_a_source_and_what_is_assumed_a_reason() -> None:
     known = load_catalogue()
-    for entries in (known.devices, known.interconnects, known.nodes):
+    for entries in (known.devices, known.interconnects, known.hosts, known.nodes):
         for name, entry in entries.items():
             assert entry.source, name
             assert entry.source != "none" or entry.assumed, name
@@ -103,6 +108,16 @@ def test_devices_of_a_node_may_share_its_cards() -> None:
 
 def test_a_node_means_its_first_device() -> None:
     assert find_hardware("dgx-a100").name == "a100-sxm-80gb"
+
+
+def test_devices_of_a_computer_share_its_host() -> None:
+    """Adam gets 0.425 of all its memory's bandwidth: a part each of eight or two devices; four of a
+    rack's are in one computer."""
+    h200, rack = find_hardware("h200-sxm"), find_hardware("gb200")
+    assert h200.host_rates(16) == HostRates(0.425 * 614.4e9 / 8, 48e9)
+    assert h200.host_rates(2) == HostRates(0.425 * 614.4e9 / 2, 48e9)
+    assert rack.host_rates(72) == HostRates(0.425 * 777.8e9 / 4, 370.8e9)
+    assert find_hardware("l4").host_rates(8) is None
 
 
 @pytest.mark.parametrize(
@@ -152,6 +167,11 @@ def test_a_datasheet_file_is_read_where_it_is(tmp_path: Path) -> None:
         (MINE.replace("inner: wire, ", ""), "inner: must be given"),
         (MINE.replace("ethernet-100", "ethernet-1000"), 'did you mean "ethernet-100"'),
         (MINE.replace("node: my-node", "node: my-nodes"), 'did you mean "my-node"'),
+        (
+            MINE.replace("count: 4", "count: 4, host: xeon"),
+            'nodes.my-node.host: unknown host "xeon',
+        ),
+        (MINE + HOSTS, 'hosts.my-host.link: unknown interconnect "pcie6"'),
         (MINE.replace("\n  mine:", "\n  t4:").replace("[mine]", "[t4]"), "the catalogue has one"),
         (MINE.replace("title: an acc", "tittle: an acc"), 'did you mean "devices.mine.title"'),
         ("devices: {}\n", "it has no devices"),

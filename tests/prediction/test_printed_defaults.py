@@ -95,6 +95,7 @@ DEFAULTS: list[tuple[list[str], list[str], str, str]] = [
     (FSDP, [", shard=4"], "strategy by default", "shard=all"),
     (TENSOR, [", sp=yes"], "strategy by default", "sp=no"),
     (H100, [", float8=yes"], "strategy by default", "float8=no"),
+    (H100, [", offload_optimizer=yes"], "strategy by default", "offload_optimizer=no"),
 ]
 
 

@@ -111,6 +111,11 @@ def _show(hardware: Hardware, table: Efficiencies) -> None:
         say(f"\nnode {hardware.node_name}: {node.title}: {node.count} devices{within}")
         say(f"network: {node.cards} x {outer.title} ({_link(outer.usable, outer.latency)})")
         say(f"source: {node.source}")
+    if hardware.host is not None and hardware.host_link is not None:
+        host = hardware.host
+        bandwidth = f"{host.memory_bandwidth / 1e9:g} GB/s of memory"
+        say(f"\nhost: {host.title}: {bandwidth}, {hardware.host_link.title} to each device")
+        say(f"source: {host.source}")
     for name, why in hardware.assumed.items():
         say(f"assumed: {name}: {why}")
     say("")

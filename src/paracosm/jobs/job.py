@@ -64,6 +64,8 @@ class Program:
     holdings: Holdings
     # bytes that are held throughout, by what they are for
     throughout: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    # bytes that the host holds for the rank throughout, by what they are for
+    on_host: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.name)

@@ -190,6 +190,7 @@ class ProgramWriter(ColumnWriter):
             microbatch=placed[:, 1].copy(),
             holdings=self.holdings(),
             throughout=throughout,
+            on_host={},
         )
 
 
@@ -404,7 +405,13 @@ class ProgramOfBlocks:
         self._marks |= {name: first + row for name, row in block.marks.items()}
         return first
 
-    def program(self, throughout: Mapping[str, int] = MappingProxyType({})) -> Program:
+    def program(
+        self,
+        throughout: Mapping[str, int] = MappingProxyType({}),
+        on_host: Mapping[str, int] = MappingProxyType({}),
+    ) -> Program:
+        """Return the program of the blocks, and of bytes that are held `throughout`, by the rank
+        itself and by its host for it."""
         blocks = [block for block, _, _ in self._placed]
         lengths = np.array([len(block) for block in blocks], dtype=np.int64)
         firsts = np.cumsum(lengths) - lengths
@@ -427,6 +434,7 @@ class ProgramOfBlocks:
                 _joined([block.holdings.name for block in blocks], np.int32),
             ),
             throughout=throughout,
+            on_host=on_host,
         )
 
     def _dependencies(self) -> tuple[Ints, Ints]:

@@ -145,7 +145,8 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
     It works on one replica's share of an iteration, with the micro-batches of the strategy, and
     does its share of the optimizer's step: a part of it where the optimizer's state is sharded, and
     none where servers have it. Workers that split layers between them do so over links that cost
-    nothing, and copies to the host's memory take no time.
+    nothing, and copies to the host's memory take no time; the device
+    updates.
     """
     alone = replace(
         one_replica(strategy),
@@ -155,6 +156,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
         cut=(),
         overlap=True,
         offload=0.0,
+        offload_optimizer=False,
         servers=min(strategy.servers, 1),
     )
     plan, duration = plan_of(replica, alone), replica.duration.copy()

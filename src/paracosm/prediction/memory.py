@@ -66,6 +66,7 @@ def _memory_of(job: JobPrediction, ranks: EqualRanks, device: Device) -> DeviceM
     node = job.cluster.node(ranks.label)
     capacity = capacity if node.memory is None else int(node.memory)
     held = memory_at_peak(job.schedule, rank)
+    on_host = job.schedule.job.programs[job.schedule.job.program[rank]].on_host
     workspace = 0
     if device.kind == "gpu":
         is_new = device.compute_capability >= (9, 0)
@@ -108,6 +109,7 @@ def _memory_of(job: JobPrediction, ranks: EqualRanks, device: Device) -> DeviceM
         sentence=verdict_sentence(
             verdict, total, capacity, retries, ranks.label if job.workers > 1 else ""
         ),
+        on_host=_lines({(kind, ""): size for kind, size in on_host.items()}),
     )
 
 

@@ -177,6 +177,7 @@ def _run_on_cluster(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
         durations_by_device=devices.durations,
         interference=interference,
+        host_rates=None if timed.hardware is None else timed.hardware.host_rates(workers),
     )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)

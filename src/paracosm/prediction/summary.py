@@ -16,6 +16,7 @@ from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
 from paracosm.results.summaries import DeviceMemory, Measured, OneReplica
+from paracosm.simulation.breakdown import ON_HOST
 from paracosm.timeline.analysis import largest_share
 from paracosm.units import format_duration, format_size
 
@@ -268,6 +269,8 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
         return f"Computing: {parts['compute'] / whole:.0%} of the iteration; {longest_op(ops)}."
     if worst == "bubble":
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
+    if job.causes.get(ON_HOST, 0.0) > share * whole / 2:
+        return f"Updates on the host: the device waits {share:.0%} of the iteration for them."
     whom = "the servers" if job.strategy.servers else "each other"
     if not job.strategy.servers and sum(each.is_worker for each in job.equal_ranks) > 1:
         whom = _slowest(job).label

@@ -525,7 +525,10 @@ def _memory(memory: DeviceMemory | None) -> list[Table]:
         "bytes": figure("bytes", "B"),
         "by": figure("source"),
     }
-    return [table(f"Memory of {memory.rank}", memory.lines, columns)]
+    tables = [table(f"Memory of {memory.rank}", memory.lines, columns)]
+    if memory.on_host:
+        tables.append(table(f"Memory of the host for {memory.rank}", memory.on_host, columns))
+    return tables
 
 
 def strategies_table(

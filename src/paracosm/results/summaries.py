@@ -506,6 +506,7 @@ class DeviceMemory(JsonObject):
         retries: times in an iteration that the allocator gives back what is unused, to make room.
         verdict: "fits", "tight" or "does not fit".
         sentence: what that means; empty where it fits.
+        on_host: what the host holds for the rank.
     """
 
     rank: str
@@ -517,6 +518,7 @@ class DeviceMemory(JsonObject):
     retries: int
     verdict: str
     sentence: str
+    on_host: Sequence[MemoryLine] = ()
 
 
 class OneReplica(JsonObject):

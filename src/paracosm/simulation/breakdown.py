@@ -6,7 +6,7 @@ import numpy as np
 
 from paracosm.arrays import Floats, Ints
 from paracosm.jobs.job import KINDS
-from paracosm.jobs.strategies.work import WITHIN
+from paracosm.jobs.strategies.work import UPDATE, WITHIN
 from paracosm.network.clock import PICOSECONDS
 from paracosm.simulation.memory import memory_over_time
 from paracosm.simulation.static import JobSchedule
@@ -53,11 +53,15 @@ CAUSES = {
 }
 """What a device waits for, by the lane of what is under way."""
 
+ON_HOST = "updates on the host"
+"""A cause of its own, which counts as copies."""
+
 
 def parts_of(causes: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of each of `PARTS` from picoseconds by cause."""
     found = dict.fromkeys(PARTS, 0.0)
     for cause, time in causes.items():
+        cause = "copies" if cause == ON_HOST else cause
         found[cause if cause in PARTS else "exposed_communication"] += time
     return {part: time / PICOSECONDS for part, time in found.items()}
 
@@ -81,7 +85,8 @@ def causes_of(
     own = program.kind == TASK
     network, copies = (np.isin(lanes, names)[program.lane] for names in (NETWORK, COPIES))
     network, host = own & network, (lanes == "host")[program.lane]
-    compute = own & (program.lane >= 0) & ~(network | host | copies)
+    updates = own & (lanes == UPDATE)[program.lane]
+    compute = own & (program.lane >= 0) & ~(network | host | copies | updates)
     meets, sends = network | (program.kind == COLLECTIVE), program.kind == SEND
     receives = program.kind == RECEIVE
     sent = np.clip(_picoseconds(_departures(schedule, rank)[receives]), arrive[receives], None)
@@ -90,6 +95,7 @@ def causes_of(
     return breakdown(
         [
             ("compute", begin[compute], end[compute]),
+            (ON_HOST, begin[updates], end[updates]),
             ("copies", begin[own & copies], end[own & copies]),
             *(
                 (CAUSES.get(lanes[lane], "exposed_communication"), begin[there], end[there])

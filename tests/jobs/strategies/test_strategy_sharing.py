@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from four_ops import MB, SLOW, layers, replayed, two_layers
+from four_ops import MB, SLOW, layers, replayed, spans, two_layers
 
 from paracosm.cluster import Link, switch
+from paracosm.cluster.hardware import HostRates
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.graphs.graph import encode_arguments
@@ -18,6 +19,7 @@ from paracosm.graphs.transformer.graph import transformer_graph
 from paracosm.graphs.transformer.share import Split
 from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
+from paracosm.simulation.breakdown import causes_of, parts_of
 from paracosm.simulation.memory import peak_memory_of_ranks
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule
@@ -203,6 +205,44 @@ def test_activations_wait_with_the_host() -> None:
 
 
 OFFLOADED = ("offload=3MB/s, microbatches=2", "microbatches=2")
+
+
+HOST = HostRates(update=1.0 * MB, copy=4.0 * MB)
+
+
+def test_the_host_updates_while_weights_go_back() -> None:
+    """Two layers of 1 s and 2 s make 4 MB of gradients each, copied in 1 s: from 4 on and from 6
+    on. Then each is updated for 1 s, and its weights go back in 1 s beside the next one.
+
+    Two ranks reduce and scatter 4 MB in 2 s, from 4 and from 6 on, and copy, update and copy back
+    halves; from 10 on they gather 8 MB in 4 s.
+    """
+    replica = replace(layers(2, update=1.0), host_rates=HOST)
+    alone = replayed(replica, "offload_optimizer=yes", switch(1))
+    assert spans(alone, 0, "offload") == [
+        ("offload gradients 0", 4, 5),
+        ("offload gradients 1", 6, 7),
+    ]
+    assert spans(alone, 0, "update on the host") == [("update h.0", 7, 8), ("update h.1", 8, 9)]
+    assert alone.makespan == 10
+    program = alone.job.programs[0]
+    assert program.throughout == {"parameters": 8 * MB}
+    assert program.on_host == {"optimizer": 16 * MB, "gradients": 8 * MB}
+    causes = causes_of(alone, 0, pipelined=False)
+    assert causes["updates on the host"] == 2e12
+    assert parts_of(causes)["copies"] == 4  # a copy before, and one after
+    two = replayed(replica, "zero1, dp=2, offload_optimizer=yes", switch(2, link=SLOW))
+    assert spans(two, 0, "offload")[-1] == ("offload gradients 1", 8, 8.5)
+    assert spans(two, 0, "reload")[-1] == ("reload h.1", 9.5, 10)
+    assert two.makespan == 14
+    assert two.job.programs[0].on_host == {"optimizer": 8 * MB, "gradients": 4 * MB}
+
+
+def test_a_host_that_nothing_is_known_of_is_not_guessed() -> None:
+    with pytest.raises(InputError, match="nothing says how fast the host updates: add --hardware"):
+        replayed(layers(2, update=1.0), "offload_optimizer=yes", switch(1))
+    with pytest.raises(InputError, match="has no effect: the graph has no updates"):
+        replayed(replace(layers(2), host_rates=HOST), "offload_optimizer=yes", switch(1))
 
 
 def test_what_is_computed_again_is_chosen_by_op() -> None:

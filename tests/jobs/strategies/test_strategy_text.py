@@ -64,6 +64,7 @@ MIB = 1 << 20
         ("zero-bubble, pp=2", 2, Strategy(pipeline=2, schedule="zero-bubble")),
         ("states=bfloat16, dp=2", 2, Strategy(data=2, states="bfloat16")),
         ("offload=25GB/s, float8=yes", 1, Strategy(offload=25e9, float8=True)),
+        ("offload_optimizer=yes, dp=2", 2, Strategy(data=2, offload_optimizer=True)),
     ],
 )
 def test_what_texts_mean(text: str, workers: int | None, strategy: Strategy) -> None:
@@ -167,6 +168,8 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("dp=2, cp_form=ring", 2, "cp_form has no effect with cp=1"),
         ("cp=3, tp=2", 16, "tp=2 x cp=3 = 6 ranks, which does not divide 16 workers: cp=2 or"),
         ("offload=0, dp=2", None, "offload must be above 0, not 0"),
+        ("dp=2, offload_optimizer=cpu", None, 'offload_optimizer is "yes" or "no", not "cpu"'),
+        ("ps, dp=2, offload_optimizer=yes", None, "no effect where parameter servers update"),
         ("dp=2, recompute=maybe", None, "recompute is one of no, yes, selective"),
         ("dp=4, ep=3", None, "ep=3 ranks share experts out of dp x cp = 4"),
         ("dp=2, tp=2, sp=yes, ep=3, etp=1", None, "ep x etp = 3 does not divide dp x cp x tp = 4"),

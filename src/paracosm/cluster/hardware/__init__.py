@@ -3,6 +3,7 @@
 from paracosm.cluster.hardware.catalogue import (
     Device,
     Hardware,
+    HostRates,
     find_hardware,
     load_catalogue,
 )
@@ -13,6 +14,7 @@ __all__ = [
     "Device",
     "Efficiencies",
     "Hardware",
+    "HostRates",
     "Stack",
     "add_to_catalogue",
     "find_hardware",

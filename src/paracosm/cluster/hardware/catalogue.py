@@ -125,6 +125,29 @@ class Interconnect(_Entry):
         return Link(bandwidth=self.usable, latency=self.latency)
 
 
+class Host(_Entry):
+    """The processors of a computer that devices are in, with their memory."""
+
+    memory_bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(
+        description="of all its memory, as 614.4 GB/s"
+    )
+    link: str = Field(description="the link to each device")
+
+
+UPDATES_ON_HOST = 0.425
+"""Share of the memory's bandwidth that Adam gets of a host (Ren et al., "ZeRO-Offload", 2021, table
+4: DeepSpeed's CPU-Adam takes 1.03 and 2.57 s for 4 and 10 billion parameters of 28 bytes each, on a
+DGX-2 with two Xeon Platinum 8168, six channels of DDR4-2666 each, 255.9 GB/s)."""
+
+
+@dataclass(frozen=True)
+class HostRates:
+    """What a device gets of its host, where all devices use it at once; in bytes/s."""
+
+    update: float  # of the host's memory, by the optimizer
+    copy: float  # between the host and the device, each way
+
+
 class NodeType(_Entry):
     """A machine as it is sold: `count` devices, joined by `inner`; `cards` links of kind `outer`
     join it to others."""
@@ -139,6 +162,9 @@ class NodeType(_Entry):
         ge=1,
         description="devices of each computer of a rack; jobs of several racks have as many "
         "computers in each, if that is possible",
+    )
+    host: str | None = Field(
+        None, description="the processors of each of its computers, which update where they have to"
     )
     switch_sums: bool = Field(
         False, description="whether the switches between its devices add up (NVLink SHARP)"
@@ -165,13 +191,14 @@ class Catalogue(BaseModel):
 
     devices: dict[str, Device] = {}
     interconnects: dict[str, Interconnect] = {}
+    hosts: dict[str, Host] = {}
     nodes: dict[str, NodeType] = {}
     stacks: dict[str, Any] = Field({}, description="software, as `stacks.py` reads it")
 
     def merged(self, other: "Catalogue", where: str) -> "Catalogue":
         """Return both; InputError for a name that both have, or that neither has."""
         parts: dict[str, Any] = {}
-        for part in ("devices", "interconnects", "nodes", "stacks"):
+        for part in ("devices", "interconnects", "hosts", "nodes", "stacks"):
             ours, theirs = getattr(self, part), getattr(other, part)
             for name in theirs:
                 if name in ours:
@@ -199,6 +226,10 @@ class Catalogue(BaseModel):
             if device.node is not None and device.node not in self.nodes:
                 problem = unknown("node", device.node, self.nodes)
                 raise InputError(f"{where}: devices.{name}.node: {problem}")
+        for name, host in self.hosts.items():
+            if host.link not in self.interconnects:
+                problem = unknown("interconnect", host.link, self.interconnects)
+                raise InputError(f"{where}: hosts.{name}.link: {problem}")
         for name, node in self.nodes.items():
             if name in self.devices:
                 raise InputError(f"{where}: {name} is both a device and a node: name one else")
@@ -206,6 +237,7 @@ class Catalogue(BaseModel):
                 ("devices", "device", node.devices, self.devices),
                 ("inner", "interconnect", (node.inner,), self.interconnects),
                 ("outer", "interconnect", (node.outer,), self.interconnects),
+                ("host", "host", (node.host,), self.hosts),
             ):
                 for each in names:
                     if each is not None and each not in known:
@@ -224,11 +256,13 @@ class Hardware:
     inner: Interconnect | None
     outer: Interconnect | None
     origin: str  # the file that it is from; empty for the catalogue's own
+    host: Host | None = None
+    host_link: Interconnect | None = None
 
     @property
     def assumed(self) -> dict[str, str]:
         """The values that no document gives, by name, with the reasons for them."""
-        entries = (self.device, self.node, self.inner, self.outer)
+        entries = (self.device, self.node, self.inner, self.outer, self.host)
         return {
             f"{name} of {entry.title}": why
             for entry in entries
@@ -249,6 +283,14 @@ class Hardware:
             f"those of {named}: {inner}{format_bandwidth(self.outer.usable)} a card, "
             f"{cards} card{'' if cards == 1 else 's'} for {count}"
         )
+
+    def host_rates(self, workers: int) -> HostRates | None:
+        """Return what each of `workers` devices gets of its host; None where none is known."""
+        if self.node is None or self.host is None or self.host_link is None:
+            return None
+        devices = min(self.node.computer or self.node.count, workers)
+        update = UPDATES_ON_HOST * self.host.memory_bandwidth / devices
+        return HostRates(update, self.host_link.usable)
 
     def cluster(self, workers: int) -> Cluster:
         """Return the cluster of `workers` devices in as many nodes as needed.
@@ -316,6 +358,7 @@ def find_hardware(name: str | Path) -> Hardware:
         raise not_in_catalogue(str(name))
     node = None if node_name is None else known.nodes[node_name]
     inner = None if node is None or node.inner is None else known.interconnects[node.inner]
+    host = None if node is None or node.host is None else known.hosts[node.host]
     return Hardware(
         device_name,
         known.devices[device_name],
@@ -324,6 +367,8 @@ def find_hardware(name: str | Path) -> Hardware:
         inner,
         None if node is None else known.interconnects[node.outer],
         origins.get(wanted, ""),
+        host,
+        None if host is None else known.interconnects[host.link],
     )
 
 

@@ -53,12 +53,14 @@ def build_job(
     books = Books(Codebook(), Codebook(), Codebook())
     layout = layout_of(strategy)
     plain = not (strategy.recompute or strategy.offload or strategy.float8)
+    plain = plain and not strategy.offload_optimizer
     if strategy.ranks == strategy.microbatches == 1 and plain:
         alone = replica.on(cluster.nodes[0].device or "")
         programs, program = [single_program(alone, books)], np.zeros(1, dtype=np.int64)
     else:
         plans, device = plans_of(replica, cluster, strategy, layout.stage)
         _check_gradients(plans[0])
+        _check_host(plans[0])
         found = set() if met is None else met
         of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=found)
         programs, program = _programs(plans, device, layout, books, of_all)
@@ -95,6 +97,19 @@ def _check_gradients(plan: Plan) -> None:
             f"strategy: zero={SHARDINGS.index(strategy.sharding)}, but the graph has no backward "
             f"pass: dp={strategy.data} alone runs replicas side by side"
         )
+
+
+def _check_host(plan: Plan) -> None:
+    """Check that somebody says how fast a host updates that has to."""
+    if not plan.strategy.offload_optimizer:
+        return
+    if plan.work.host_rates is None:
+        raise InputError(
+            "strategy: offload_optimizer: nothing says how fast the host updates: add --hardware "
+            "with a device whose node has a host (paracosm hardware show h100-sxm)"
+        )
+    if not plan.layers.optimizer_rows:
+        raise InputError("strategy: offload_optimizer has no effect: the graph has no updates")
 
 
 def check_changes(

@@ -20,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from paracosm.cluster.hardware import HostRates
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs.job import Program
@@ -51,8 +52,17 @@ from paracosm.jobs.strategies.stage import (
     send,
 )
 from paracosm.jobs.strategies.strategy import SHARDINGS
-from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, Replica, work_of
-from paracosm.jobs.writer import HERE, Block, ProgramOfBlocks, Use, last_on
+from paracosm.jobs.strategies.work import (
+    COMMUNICATION,
+    COMPUTE,
+    DEVICE,
+    OFFLOAD,
+    RELOAD,
+    UPDATE,
+    Replica,
+    work_of,
+)
+from paracosm.jobs.writer import HERE, Block, BlockWriter, ProgramOfBlocks, Use, last_on
 
 RECEIVED: Use = "activations", "of other stages"
 """What a stage is given: activations by the one before, their gradients by the one after."""
@@ -93,12 +103,13 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
             begun[key][BACKWARD] = program.place(block, each.microbatch, begun[key])
     for each_stage in stages:
         program.place(optimizer_block(each_stage))
-    return program.program(_throughout(plan, numbers))
+    return program.program(*_throughout(plan, numbers))
 
 
 def _chunk(stage: Stage) -> _Chunk:
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.sharding in ("none", "optimizer") and not stage.plan.adds_up
+    stay = stay and not strategy.offload_optimizer
 
     def backward(last: bool) -> Passes:
         buckets = reduced_buckets(stage, last=last)
@@ -120,8 +131,9 @@ def check_length(key: str, times: int, tasks: int) -> None:
         )
 
 
-def _throughout(plan: Plan, numbers: list[int]) -> dict[str, int]:
-    """Return the bytes that a rank holds throughout, its share of the replica's, by kind.
+def _throughout(plan: Plan, numbers: list[int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the bytes that a rank holds throughout, its share of the replica's, by kind, and those
+    that its host holds for it: where that updates, what it updates, and the gradients.
 
     Sharded data is further divided between the data-parallel ranks. Inputs are those of one
     micro-batch, on every stage. If several micro-batches add up their gradients, or they have a
@@ -144,13 +156,22 @@ def _throughout(plan: Plan, numbers: list[int]) -> dict[str, int]:
         "parameters": sharded if stage >= 3 else own,
     }
     held = {what: size * share.get(what, own) for what, size in plan.resident.items()}
-    if stage == 3 and plan.weights == "single":
+    on_host = dict[str, float]()
+    if strategy.offload_optimizer:
+        on_host = {what: held.pop(what) for what in ON_HOST if what in held}
+        on_host["gradients"] = share["gradients" if stage >= 2 else "optimizer"] * float(made.sum())
+    elif stage == 3 and plan.weights == "single":
         single = held.pop("master weights", 0.0)
         held["parameters"] = held.get("parameters", 0.0) + single / 2  # 4 bytes in place of 2
-    if plan.adds_up and not held.get("gradients"):
+    leaves = strategy.offload_optimizer and stage >= 2  # with every micro-batch
+    if plan.adds_up and not held.get("gradients") and not leaves:
         of_gradients = share["gradients"] * float(plan.gradients.sum())
         held["gradients"] = held.get("gradients", 0.0) + of_gradients
-    return whole_bytes(held)
+    return whole_bytes(held), whole_bytes(on_host)
+
+
+ON_HOST = ("optimizer", "master weights")
+"""What the host has where it updates."""
 
 
 def whole_bytes(held: Mapping[str, float]) -> dict[str, int]:
@@ -470,10 +491,6 @@ def offloaded(stage: Stage) -> dict[int, Held]:
     return {layer: held for layer, held in left.items() if layer in layers}
 
 
-OFFLOAD, RELOAD = "offload", "reload"
-"""Lanes of copies to the host and back: a device does both at once."""
-
-
 def move(stage: Stage, rows: RowWriter, lane: str, layer: int, held: Held) -> int:
     """Copy what a layer keeps to the host, once it is complete, or back."""
     plan = stage.plan
@@ -519,7 +536,9 @@ def optimizer_block(stage: Stage) -> Block:
     """Return the optimizer step of a stage.
 
     If optimizer states are sharded, a rank updates its share of the parameters, with that share of
-    the step's time and temporary memory.
+    the step's time and temporary memory. Where the host updates, it waits for all gradients, and
+    each layer's weights are copied back while it updates the next one (Ren et al., "ZeRO-Offload",
+    2021, sections 4 and 5).
     """
     plan, strategy, writer = stage.plan, stage.plan.strategy, stage.books.writer()
     share = {
@@ -527,6 +546,25 @@ def optimizer_block(stage: Stage) -> Block:
         for row, part in stage.part.optimizer
         for experts in (bool(plan.of_experts[row]),)
     }
+    size = plan.parameters * stage.part.share
+    if plan.work.host_rates is not None and strategy.offload_optimizer:
+        updated = _updates_on_host(plan, writer, share, plan.work.host_rates, size)
+    else:
+        updated = _updates(stage, writer, share)
+    made = plan.gradients[list(stage.part.backward)]
+    of_experts = float(made[plan.of_experts[list(stage.part.backward)]].sum()) / max(made.sum(), 1)
+    for experts, part in ((False, 1 - of_experts), (True, of_experts)):
+        role, ranks = strategy.sharing(experts)
+        bytes_of = round(size * part)
+        if strategy.sharding in ("optimizer", "gradients") and bytes_of and ranks > 1:
+            name = "all-gather parameters"
+            collective(stage, writer, name, "all_gather", bytes_of, updated, role)
+    return writer.block()
+
+
+def _updates(stage: Stage, writer: BlockWriter, share: Mapping[int, float]) -> Ready:
+    """Write the updates of a device, by the share of each node; return when they are done."""
+    plan = stage.plan
     duration = list(plan.work.duration)
     for row, part in share.items():
         duration[row] *= part
@@ -536,14 +574,24 @@ def optimizer_block(stage: Stage) -> Block:
     for row in share:
         rows.node(row, "optimizer")
     hold_updates(plan, rows, share)
-    size = plan.parameters * stage.part.share
-    made = plan.gradients[list(stage.part.backward)]
-    of_experts = float(made[plan.of_experts[list(stage.part.backward)]].sum()) / max(made.sum(), 1)
-    updated = rows.done(DEVICE) or {(lane, last_on(lane)): 0 for lane in DEVICE}
-    for experts, part in ((False, 1 - of_experts), (True, of_experts)):
-        role, ranks = strategy.sharing(experts)
-        bytes_of = round(size * part)
-        if strategy.sharding in ("optimizer", "gradients") and bytes_of and ranks > 1:
-            name = "all-gather parameters"
-            collective(stage, writer, name, "all_gather", bytes_of, updated, role)
-    return writer.block()
+    return rows.done(DEVICE) or {(lane, last_on(lane)): 0 for lane in DEVICE}
+
+
+def _updates_on_host(
+    plan: Plan, writer: BlockWriter, share: Mapping[int, float], rates: HostRates, weights: float
+) -> Ready:
+    """Write the updates of the host, which passes over memory as often as the device would, and the
+    copies of `weights` bytes, all of a stage's, back; return when they are there."""
+    graph = plan.work.graph
+    moved = {row: int(graph.bytes_read[row] + graph.bytes_written[row]) for row in share}
+    total = max(sum(moved.values()), 1)
+    trained = min(weights, float(plan.gradients.sum()))
+    made = [(last_on(lane), 0) for lane in (*DEVICE, COMMUNICATION, OFFLOAD)]
+    for row, part in share.items():
+        name = f"update {graph.names[graph.name[row]]}".rstrip()
+        seconds = moved[row] * part / rates.update
+        task = writer.add(name, UPDATE, seconds, made, step="optimizer")
+        back = trained * moved[row] / total * part
+        name = name.replace("update", RELOAD, 1)
+        copied = writer.add(name, RELOAD, back / rates.copy, [(HERE, task)], step="optimizer")
+    return {(RELOAD, HERE): copied}

@@ -30,7 +30,7 @@ from paracosm.jobs import Codebook
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.plan import Part, Plan
 from paracosm.jobs.strategies.rows import Gathered, Ready, RowWriter, merge, row_anchors
-from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, WITHIN
+from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, OFFLOAD, WITHIN
 from paracosm.jobs.writer import HERE, BlockWriter, Use, last_on
 
 SHARDS: Use = "gradients", "shards"
@@ -162,13 +162,14 @@ class Costs:
 
 
 def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
-    """Return what a backward pass reduces, `last` of the micro-batches or not.
+    """Return what a backward pass reduces, or the host gets, `last` of the micro-batches or not.
 
     ZeRO 2 and 3 keep no complete gradients, and reduce them with every micro-batch; ZeRO 3 layer by
     layer.
     """
     plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
     alone = strategy.replicas == 1 and not strategy.shares_experts
+    alone = alone and not strategy.offload_optimizer
     if alone or (not last and strategy.sharding in ("none", "optimizer")):
         return []
     units, sizes = [plan.backward_rows(part)], (strategy.first_bucket, strategy.bucket)
@@ -179,7 +180,7 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
         for experts in (False, True):
             role, ranks = strategy.sharing(experts)
             own = [row for row in nodes if plan.of_experts[row] == experts]
-            if ranks > 1:
+            if ranks > 1 or strategy.offload_optimizer:
                 found += buckets_of(own, plan.gradients, *sizes, role)
     return found
 
@@ -202,6 +203,10 @@ class Reductions:
         for each in bucket.rows:
             merge(there, self._rows.ready_of(each))
         strategy, size, role = self._stage.plan.strategy, bucket.size, bucket.role
+        _, ranks = strategy.sharing(experts=role == "expert data")
+        if ranks == 1:
+            self._to_host(number, bucket, there)
+            return
         kind = "all_reduce" if strategy.sharding == "none" else "reduce_scatter"
         name = f"{kind.replace('_', '-')} {number}"
         task = collective(self._stage, self._rows.writer, name, kind, size, there, role)
@@ -212,8 +217,24 @@ class Reductions:
         if strategy.sharding in ("gradients", "parameters"):
             self.freed |= dict.fromkeys(bucket.rows, task)
             if not self._stage.plan.adds_up:
-                _, ranks = strategy.sharing(experts=role == "expert data")
                 self._rows.writer.allocate(-(-bucket.size // ranks), task, SHARDS)
+        if strategy.offload_optimizer:
+            self._to_host(number, bucket, {(COMMUNICATION, HERE): task})
+
+    def _to_host(self, number: int, bucket: Bucket, there: Ready) -> None:
+        """Copy a rank's part of what has been reduced to the host, beside what else it does (Ren et
+        al., "ZeRO-Offload", 2021, section 4.1)."""
+        plan, writer = self._stage.plan, self._rows.writer
+        strategy, rates = plan.strategy, plan.work.host_rates
+        assert rates is not None  # `build.py` checks
+        _, ranks = strategy.sharing(experts=bucket.role == "expert data")
+        size = bucket.size if strategy.sharding == "none" else -(-bucket.size // ranks)
+        anchors = row_anchors(there, OFFLOAD)
+        task = writer.add(f"offload gradients {number}", OFFLOAD, size / rates.copy, anchors)
+        if strategy.sharding not in ("gradients", "parameters"):
+            self.freed |= dict.fromkeys(bucket.rows, task)
+        elif not plan.adds_up and ranks > 1:
+            writer.release(size, task, SHARDS)
 
 
 class Gathers:

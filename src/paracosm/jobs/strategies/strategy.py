@@ -70,6 +70,8 @@ class Strategy:
     # what is computed again before a layer's backward pass; one of `RECOMPUTED`
     recompute: bool | str = False
     offload: float = 0.0  # bytes/s to the host's memory, where activations wait; 0: they stay
+    # whether the host has the optimizer's states, and updates
+    offload_optimizer: bool = False
     # whether linear maps of layers multiply numbers of one byte, or how these are scaled, one of
     # `SCALINGS`
     float8: bool | str = False
@@ -169,7 +171,7 @@ class Strategy:
         """Return the keys that are at their defaults and might be at others, with their values."""
         alone = self.replicas == 1
         without = {
-            *(("tp", "cp", "ep", "pp", "zero", "all_reduce") if self.servers else ()),
+            *(_WITHOUT_SERVERS if self.servers else ()),
             *(("zero", "all_reduce", "bucket", "first_bucket") if alone else ()),
             *(("sp", "async_tp") if self.tensor == 1 else ()),
             *(() if self.sequence else ("async_tp",)),
@@ -203,6 +205,8 @@ class Strategy:
             words.append(f"cut={'+'.join(self.cut)}")
         return ", ".join(words) or "single"
 
+
+_WITHOUT_SERVERS = ("tp", "cp", "ep", "pp", "zero", "all_reduce", "offload_optimizer")
 
 _COUNTS = {
     **dict.fromkeys(("dp", "tp", "cp", "ep", "pp", "chunks", "microbatches"), 1),
@@ -256,6 +260,8 @@ def _check_servers(strategy: Strategy) -> None:
         raise InputError("strategy: parameter servers go with dp alone: leave out tp, pp and zero")
     if strategy.all_reduce != "auto":
         raise InputError("strategy: all_reduce has no effect with parameter servers")
+    if strategy.offload_optimizer:
+        raise InputError("strategy: offload_optimizer has no effect where parameter servers update")
 
 
 def _check_split(strategy: Strategy) -> None:
@@ -370,7 +376,8 @@ KEYS = {
     **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
     "zero": "sharding",
     **{key: key for key in ("shard", "bucket", "first_bucket", "all_reduce", "prefetch")},
-    **{key: key for key in ("overlap", "recompute", "offload", "float8", "states")},
+    **{key: key for key in ("overlap", "recompute", "offload")},
+    **{key: key for key in ("offload_optimizer", "float8", "states")},
     **{key: key for key in ("servers", "iterations", "cut")},
 }
 """Key -> field of `Strategy`."""
@@ -378,7 +385,7 @@ KEYS = {
 _UNUSED = {"etp": "as tp", "capacity": "no limit", "shard": "all", "offload": "no"}
 """Key -> what its default means."""
 
-YES_OR_NO = ("sequence", "async_tp", "overlap")
+YES_OR_NO = ("sequence", "async_tp", "overlap", "offload_optimizer")
 RECOMPUTED: dict[str, bool | str] = {
     "no": False,
     "yes": True,

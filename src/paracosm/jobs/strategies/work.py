@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
+from paracosm.cluster.hardware import HostRates
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
 from paracosm.units import real, whole
@@ -17,6 +18,10 @@ COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
 WITHIN = {TENSOR: "tp", "context": "cp", "expert": "ep", "expert_tensor": "etp"}
 """Roles, and lanes, of ranks that work on the same micro-batch: the keys of their numbers."""
+OFFLOAD, RELOAD = "offload", "reload"
+"""Lanes of copies to the host and back: a device does both at once."""
+UPDATE = "update on the host"
+"""The lane of the optimizer where the host runs it."""
 DEVICE = (COMPUTE, MEMORY, *WITHIN)
 """Lanes of what a rank does on its own device, for its own replica."""
 
@@ -74,6 +79,7 @@ class Work:
     # collectives after a node, which the next ones wait for
     sums: Mapping[int, tuple[Sum, ...]] = field(default_factory=lambda: MappingProxyType({}))
     interference: Interference = NO_INTERFERENCE
+    host_rates: HostRates | None = None
 
     @property
     def host_takes_time(self) -> bool:
@@ -116,6 +122,7 @@ def work_of(replica: Replica, ways: Mapping[str, int] = MappingProxyType({})) ->
         storage_size=graph.storages.size,
         collective=collective,
         interference=replica.interference,
+        host_rates=replica.host_rates,
     )
 
 
@@ -171,6 +178,7 @@ class Replica:
     interference: Interference = NO_INTERFERENCE
     # the same durations on other devices, by the names that nodes of a cluster have for them
     durations_by_device: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+    host_rates: HostRates | None = None  # where the host may update
 
     def on(self, device: str) -> Replica:
         """Return the replica on another device, or unchanged if nothing is known of that."""
@@ -185,7 +193,11 @@ class Replica:
     def times(self, factor: float) -> Replica:
         """Return the replica with durations so many times as long."""
         others = {device: times * factor for device, times in self.durations_by_device.items()}
-        return replace(self, duration=self.duration * factor, durations_by_device=others)
+        rates = self.host_rates
+        if rates is not None:
+            rates = replace(rates, update=rates.update / factor)
+        duration = self.duration * factor
+        return replace(self, duration=duration, durations_by_device=others, host_rates=rates)
 
     @property
     def examples(self) -> int | None:
