@@ -55,13 +55,23 @@ def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
     return cast("Result[TrainingSummary]", _run("train", config, options))
 
 
-def relax(config: Config = None, **options: Any) -> Result[RelaxationSummary]:
+def relax(config: Any = None, rhs: Any = None, **options: Any) -> Result[RelaxationSummary]:
     """Run an asynchronous iterative method on simulated processors.
 
         paracosm.relax(problem="laplace2d:20", method="jacobi", processors=10)
+        paracosm.relax(A, b, processors=10)
 
-    Arguments as of `train`.
+    Args:
+        config: a matrix, SciPy's or dense, of shape (n, n), as `matrix=` takes it too; or as of
+            `train`.
+        rhs: the right-hand side, shape (n,), or what the command takes.
+        options: as of `train`; `start` may be a vector, too.
     """
+    if config is not None and not isinstance(config, Mapping) and not hasattr(config, "model_dump"):
+        if "matrix" in options:
+            raise InputError("relax: matrix: two matrices: give one of them")
+        config, options = None, {"matrix": config, **options}
+    options |= {} if rhs is None else {"rhs": rhs}
     return cast("Result[RelaxationSummary]", _run("relax", config, options))
 
 

@@ -62,6 +62,7 @@ class RelaxationStream(IntEnum):
     CHOICES = 2
     MESSAGES = 3
     FAULTS = 4
+    SPEEDS = 5
     RIGHT_HAND_SIDE = 1001
     START = 1002
 

@@ -24,7 +24,7 @@ def test_the_headline_and_the_key_numbers_of_one_run(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "my-run")))
     assert "asgd, 4 workers" in text
     assert "train · mlp on digits · seed 3 · folder my-run" in text
-    assert "Status finished" in text
+    assert "Status done" in text
     assert "Updates 200" in text
     assert "Last training loss 0.1626" in text  # 2.3 / sqrt(200)
     assert "Last test accuracy 94.6%" in text  # 1 - 0.1626 / 3

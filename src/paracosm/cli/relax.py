@@ -63,7 +63,9 @@ def measure(
     problem: Annotated[
         str | None, Option(help="grid problem to solve, such as laplace2d:100")
     ] = None,
-    matrix: Annotated[Path | None, Option(help="Matrix Market file to solve instead")] = None,
+    matrix: Annotated[
+        Path | None, Option(help="a matrix in a file instead: .mtx, .npz, .npy, .mat")
+    ] = None,
     variant: Annotated[
         str, Option(help="race (no locks), safe (locks), stencil (boundary rows locked)")
     ] = "race,safe",

@@ -12,6 +12,7 @@ from paracosm.cli.options import Quiet, make_folder
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
 from paracosm.studies import RunFolder, finished_runs_in
+from paracosm.studies.run_folder import an_unfinished_run
 from paracosm.timeline import write_trace
 
 
@@ -70,12 +71,12 @@ def trace(
     timeline = folder.timeline()
     if timeline is None and folder.kind == "plan":
         raise InputError(f"{run}: a plan has no timeline")
-    if timeline is None and folder.kind == "predict":
-        raise InputError(f"{run}: no timeline: the run is not finished")
+    if timeline is None and folder.summary is None and folder.kind is not None:
+        raise InputError(f"{run}: no timeline yet: the folder has {an_unfinished_run(folder)}")
     if timeline is None:
         raise InputError(
-            f"{run}: no timeline was recorded: the run is unfinished or too long; --timeline "
-            "records every span of any run"
+            f"{run}: no timeline was recorded: the run is too long, or --no-timeline was given; "
+            "--timeline records every span of any run"
         )
     path = out or run / "trace.json.gz"
     _check_replaced(path, b'{"displayTimeUnit"', "trace")

@@ -8,6 +8,7 @@ several, or a `Workload`. docs/models.md says what each is used for.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ def build_model(name: str, data: TrainingExamples, seed: int, batch: int = 1) ->
     """Build a model for a data set, its initial parameters drawn from `seed`.
 
     Without a loss of its own a user's model has cross-entropy where the targets are class labels,
-    else the mean squared error. PyTorch's global stream of random numbers is not touched.
+    else the mean squared error; one whose `forward` takes `labels` computes its loss itself.
+    PyTorch's global stream of random numbers is not touched.
 
     Raises:
         InputError: an unknown name, a factory that fails, or data that the model cannot take.
@@ -74,7 +76,54 @@ def _own_model(name: str, data: TrainingExamples, batch: int) -> Model:
             f'(module, loss) to train on "{data.name}"'
         )
     module, loss, _ = _parts(name, made)
-    return Model(module, loss or (cross_entropy if data.classification else mse_loss))
+    if loss is None and "labels" in signature(module.forward).parameters:
+        return Model(module, _own_loss, takes_labels=True)
+    if loss is None and data.classification:
+        loss = cross_entropy if data.sample[1].ndim == 1 else sequence_cross_entropy
+    return Model(module, loss or mse_loss)
+
+
+def _own_loss(outputs: Any, targets: Tensor) -> Tensor:
+    """Return the loss that a module has computed, as Hugging Face's models do."""
+    loss = _loss_in(outputs)
+    if loss is None:
+        raise InputError(
+            "the model takes labels, and returns no loss: return (module, loss) from its factory"
+        )
+    return loss
+
+
+def sequence_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of several labels an example, shape (examples, ...).
+
+    The scores of classes are along the outputs' second axis, as PyTorch has it, or along the last,
+    as recurrent networks and transformers have it.
+
+    Raises:
+        InputError: the shapes allow both, or neither.
+    """
+    axis = class_axis(outputs, targets)
+    if axis is None:
+        raise InputError(
+            f"the model's outputs have shape {tuple(outputs.shape[1:])} and the targets "
+            f"{tuple(targets.shape[1:])}: along which axis are the scores of classes? Return "
+            "(module, loss) from its factory, with loss(outputs, targets)"
+        )
+    if axis == -1:
+        return cross_entropy(outputs.flatten(0, -2), targets.flatten())
+    return cross_entropy(outputs, targets)
+
+
+def class_axis(outputs: Tensor, targets: Tensor) -> int | None:
+    """Return along which axis of outputs the scores of classes are, 1 or -1.
+
+    None where the shapes allow neither, or both of two axes.
+    """
+    second = outputs.ndim == targets.ndim + 1 and outputs.shape[2:] == targets.shape[1:]
+    last = outputs.shape[:-1] == targets.shape
+    if second and last and outputs.ndim > 2:
+        return None
+    return 1 if second else -1 if last else None
 
 
 def _own_workload(
@@ -151,8 +200,8 @@ def _mean_output(outputs: Any) -> Tensor:
     Of several outputs, in tuples, mappings or data classes (as those of Hugging Face's models), it
     is the mean of the first that a gradient goes through, or else of the first with fractions.
     """
-    loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
-    if isinstance(loss, Tensor):
+    loss = _loss_in(outputs)
+    if loss is not None:
         return loss
     tensors = [each for each in _tensors_in(outputs) if each.is_floating_point()]
     if not tensors:
@@ -162,6 +211,11 @@ def _mean_output(outputs: Any) -> Tensor:
         )
     first = next((each for each in tensors if each.requires_grad), tensors[0])
     return first if not first.dim() else first.mean()
+
+
+def _loss_in(outputs: Any) -> Tensor | None:
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    return loss if isinstance(loss, Tensor) else None
 
 
 def _tensors_in(outputs: Any) -> Iterator[Tensor]:

@@ -188,6 +188,12 @@ class Model:
 
     module: nn.Module
     loss: Loss
+    # the module is called with the targets as `labels`, and computes the loss itself
+    takes_labels: bool = False
+
+    def labels(self, targets: Tensor) -> dict[str, Tensor]:
+        """Return what the module is called with by name, beside its inputs."""
+        return {"labels": targets} if self.takes_labels else {}
 
 
 @dataclass

@@ -57,7 +57,8 @@ def largest_curvature(
     was_training = model.module.training
     model.module.eval()
     try:
-        outputs = functional_call(model.module, layout.unflatten(flat), (inputs,))
+        tensors, labels = layout.unflatten(flat), model.labels(targets)
+        outputs = functional_call(model.module, tensors, (inputs,), labels)
         (slope,) = torch.autograd.grad(model.loss(outputs, targets), flat, create_graph=True)
         drawn = generator(seed, PlanningStream.CURVATURE).standard_normal(len(flat))
         vector = torch.from_numpy(drawn).to(flat.dtype)

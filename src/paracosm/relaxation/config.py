@@ -9,10 +9,12 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     PlainSerializer,
     PlainValidator,
     ValidationInfo,
@@ -31,9 +33,18 @@ from paracosm.quantities import Duration
 from paracosm.relaxation.methods import Method, parse_method
 from paracosm.relaxation.partition import check_processors
 from paracosm.relaxation.patterns import Patterns, parse_patterns
-from paracosm.relaxation.problems import Problem, unknowns_of
+from paracosm.relaxation.problems import (
+    Given,
+    Problem,
+    as_csr,
+    refuse_given,
+    unknowns_of,
+    written_problem,
+)
 from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
+from paracosm.rng import RelaxationStream, generator
 from paracosm.timing import Distribution, parse_distribution
+from paracosm.timing.distribution import NUMBER
 from paracosm.units import parse_number
 
 By = Literal["ideal", "processor", "local", "tree", "snapshot"]
@@ -112,15 +123,38 @@ def _norm(value: Any) -> Any:
 
 
 def _speeds(value: Any) -> Any:
+    if isinstance(value, str) and "(" in value:
+        return parse_distribution(value, NUMBER)
     if not isinstance(value, str):
         return value
     try:
         return tuple(map(float, value.split(",")))
     except ValueError:
         raise InputError(
-            f'cannot read "{value}": write one number per processor, as in 1,1,0.5; to change a '
-            'single one, use --what-if "worker 3: compute 10x slower"'
+            f'cannot read "{value}": write one number per processor, as in 1,1,0.5, or what they '
+            'are drawn from, "uniform(0.5, 2)"; to change a single one, use --what-if "worker 3: '
+            'compute 10x slower"'
         ) from None
+
+
+def _matrix(value: Any) -> Path | Given | None:
+    """Return where a matrix is, or the matrix that Python gave."""
+    if value is None or isinstance(value, Path | Given):
+        return value
+    if isinstance(value, str):
+        refuse_given(value, "matrix")
+        return Path(value)
+    return Given(as_csr(value, "matrix"))
+
+
+def _vector(value: Any) -> str | Given:
+    """Return the word or file that says a vector, or the vector that Python gave."""
+    if isinstance(value, str):
+        refuse_given(value, "vector")
+        return value
+    if isinstance(value, Given):
+        return value
+    return str(value) if isinstance(value, Path) else Given(np.asarray(value))
 
 
 _NETWORK = LINK_FIELDS | {"latency_jitter", "order"}
@@ -129,8 +163,9 @@ _PROCESSORS = 4
 
 class RelaxConfig(ClusterFields):
     """An asynchronous iteration: problem, method, and simulated processors. Fields hold parsed
-    objects. In Python `problem` may be a `Problem`, `method`, `pattern` and `time` functions
-    (`relax` says which), and `cluster` a `Cluster`.
+    objects. In Python `problem` may be a `Problem`, `matrix` a matrix of SciPy or NumPy, `rhs` and
+    `start` vectors, `method`, `pattern` and `time` functions (`relax` says which), and `cluster` a
+    `Cluster`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -138,14 +173,18 @@ class RelaxConfig(ClusterFields):
     SYNONYMS: ClassVar[dict[str, str]] = {"workers": "processors", "twin": "baseline"}
 
     # What is solved.
-    problem: Annotated[Any, _TEXT] = Field(
+    problem: Annotated[Any, PlainSerializer(written_problem)] = Field(
         None, description="grid problem: laplace2d:100, laplace3d:20, convection-diffusion:50, ..."
     )
-    matrix: Path | None = Field(None, description="Matrix Market file, gzipped or not, instead")
-    rhs: str = Field(
+    matrix: Annotated[Any, PlainValidator(_matrix), _TEXT] = Field(
+        None, description="a matrix in a file instead: .mtx, .mtx.gz, .npz, .npy or .mat"
+    )
+    rhs: Annotated[Any, PlainValidator(_vector), _TEXT] = Field(
         "default", description="right-hand side: uniform, ones-solution, ones, boundary or a file"
     )
-    start: str = Field("zeros", description="first iterate: zeros, random or a file")
+    start: Annotated[Any, PlainValidator(_vector), _TEXT] = Field(
+        "zeros", description="first iterate: zeros, random or a file"
+    )
     matrix_free: bool = Field(False, description="use the grid's stencil in place of its matrix")
 
     # How.
@@ -192,8 +231,13 @@ class RelaxConfig(ClusterFields):
         description='duration of an update: a distribution; one for each processor ("1; 2"); one '
         'for each phase ("copy=2, compute=10, update=1"); or a file of paracosm relax measure',
     )
-    speeds: Annotated[tuple[float, ...] | None, BeforeValidator(_speeds)] = Field(
-        None, description="relative speed of each processor: 1,1,0.5,..."
+    speeds: Annotated[
+        tuple[float, ...] | InstanceOf[Distribution] | None,
+        BeforeValidator(_speeds),
+        PlainSerializer(lambda v: v.written(NUMBER) if isinstance(v, Distribution) else v),
+    ] = Field(
+        None,
+        description='relative speed of each processor: 1,1,0.5,..., or drawn: "uniform(0.5, 2)"',
     )
     scale_factor: float | None = Field(
         None,
@@ -273,6 +317,8 @@ class RelaxConfig(ClusterFields):
     @field_validator("problem")
     @classmethod
     def _require_problem(cls, value: Any) -> str | Problem | None:
+        if isinstance(value, str):
+            refuse_given(value, "problem")
         if value is None or isinstance(value, str | Problem):
             return value
         raise ValueError(f"write the name of a grid problem, such as laplace2d:100, not {value!r}")
@@ -343,7 +389,7 @@ class RelaxConfig(ClusterFields):
         if isinstance(self.problem, str):  # before so many nodes are made
             check_processors(unknowns_of(self.problem), self.count)
         self.times_of(self.target_cluster)
-        if self.matrix is not None and not self.matrix.is_file():
+        if isinstance(self.matrix, Path) and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
             raise InputError(f"{self.matrix}: {what}")
 
@@ -384,9 +430,16 @@ class RelaxConfig(ClusterFields):
         cluster = self.cluster_of(self.count, 0)
         if cluster.servers:
             raise InputError("cluster: servers: a relaxation has no servers: remove the key")
-        if self.speeds is not None:
+        if isinstance(self.speeds, tuple):
             cluster = _at_speeds(cluster, self.speeds)
         return self.changed(cluster)
+
+    def with_drawn_speeds(self, seed: int) -> RelaxConfig:
+        """Return the configuration with the speed of each processor, drawn where one is random."""
+        if not isinstance(self.speeds, Distribution):
+            return self
+        drawn = self.speeds.sample(generator(seed, RelaxationStream.SPEEDS), self.count)
+        return self.model_copy(update={"speeds": tuple(drawn.tolist())})
 
     def times_of(self, cluster: Cluster) -> Times:
         """Return how long updates take on the workers of a cluster."""

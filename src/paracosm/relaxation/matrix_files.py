@@ -1,13 +1,11 @@
-"""Vectors and matrices of a problem: from Matrix Market files, a seed, or a known solution."""
+"""Vectors and matrices of a problem: from files, Python, a seed, or a known solution."""
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +13,7 @@ from numpy.typing import ArrayLike
 from paracosm.arrays import Floats, refuse_masked
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
+from paracosm.relaxation.array_files import read_array_file
 from paracosm.rng import RelaxationStream, generator
 from paracosm.units import parse_whole
 
@@ -24,17 +23,19 @@ if TYPE_CHECKING:
 RIGHT_HAND_SIDES = ("uniform", "ones-solution", "ones")
 STARTS = ("zeros", "random")
 
-_FILES = (".npy", ".mtx", ".mtx.gz")
+_FILES = (".npy", ".npz", ".mat", ".mtx", ".mtx.gz")
 
 
-def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Floats, Floats | None]:
+def right_hand_side(A: csr_array, rhs: Any, seed: int) -> tuple[Floats, Floats | None]:
     """Return b, shape (n,), and the solution where it is known.
 
-    rhs: "uniform", each component uniform on (-0.5, 0.5), then normalised to 2-norm 1 (paper,
-    section 4.1); "ones-solution", b = A 1, whose solution is 1 everywhere (section 5.1); "ones",
-    1 everywhere; or a file, .npy or Matrix Market.
+    rhs: a vector; or "uniform", each component uniform on (-0.5, 0.5), then normalised to 2-norm 1
+    (paper, section 4.1); "ones-solution", b = A 1, whose solution is 1 everywhere (section 5.1);
+    "ones", 1 everywhere; or a file: Matrix Market, .npy, .npz or .mat.
     """
     n = A.shape[0]
+    if not isinstance(rhs, str):
+        return checked_vector(rhs, "right-hand side", n), None
     if rhs == "uniform":
         b = _uniform(n, seed, RelaxationStream.RIGHT_HAND_SIDE)
         # Summed exactly: a BLAS norm differs in the last bit from machine to machine.
@@ -44,19 +45,21 @@ def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Floats, Floats |
     if rhs == "ones":
         return np.ones(n), None
     if rhs.endswith(_FILES):
-        return _from_file(rhs, "right-hand side", n), None
-    raise unknown("right-hand side", rhs, [*RIGHT_HAND_SIDES, "a .npy or .mtx file"])
+        return _from_file(rhs, "right-hand side", n, ("b", "rhs")), None
+    raise unknown("right-hand side", rhs, [*RIGHT_HAND_SIDES, "a .mtx, .npy, .npz or .mat file"])
 
 
-def first_iterate(n: int, start: str, seed: int) -> Floats:
-    """Return x0, shape (n,): "zeros", "random" (uniform on (-0.5, 0.5)), or from a file."""
+def first_iterate(n: int, start: Any, seed: int) -> Floats:
+    """Return x0, shape (n,): a vector, "zeros", "random" (uniform on (-0.5, 0.5)), or a file."""
+    if not isinstance(start, str):
+        return checked_vector(start, "first iterate", n)
     if start == "zeros":
         return np.zeros(n)
     if start == "random":
         return _uniform(n, seed, RelaxationStream.START)
     if start.endswith(_FILES):
-        return _from_file(start, "first iterate", n)
-    raise unknown("start", start, [*STARTS, "a .npy or .mtx file"])
+        return _from_file(start, "first iterate", n, ("x0", "x"))
+    raise unknown("start", start, [*STARTS, "a .mtx, .npy, .npz or .mat file"])
 
 
 def checked_vector(values: ArrayLike, what: str, n: int) -> Floats:
@@ -83,20 +86,25 @@ def _uniform(n: int, seed: int, stream: RelaxationStream) -> Floats:
     return generator(seed, stream).uniform(-0.5, 0.5, n)
 
 
-def _from_file(path: str, what: str, n: int) -> Floats:
+def _from_file(path: str, what: str, n: int, names: tuple[str, ...]) -> Floats:
     what = f"{what} {Path(path).name}"
-    if not path.endswith(".npy"):
+    found = read_array_file(path, names, vector=True)
+    if found is None:
         found = read_matrix_market(path)
-        return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
-    file = io.BytesIO(read_bytes(path))
-    try:
-        with catch_warnings(action="ignore"):  # of files that Python 2 wrote
-            values: Any = np.lib.format.read_array(file, allow_pickle=False)
-    except Exception:  # its header is read as a Python literal: it can fail in many ways
-        raise InputError(f"{path}: not a NumPy file of numbers") from None
-    if more := file.read():
-        raise InputError(f"{path}: {len(more):,} bytes more than its shape {values.shape} takes")
-    return checked_vector(values, what, n)
+    return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
+
+
+def read_matrix(path: str | Path) -> Any:
+    """Return the real matrix in a file: a SciPy sparse array, or a dense array.
+
+    What the file is, its content says: Matrix Market (gzipped or not), SciPy's or NumPy's .npz,
+    .npy, or MATLAB's .mat before 7.3.
+
+    Raises:
+        InputError: it is none of them, is damaged, or has several matrices.
+    """
+    found = read_array_file(path, ("A",), vector=False)
+    return read_matrix_market(path) if found is None else found
 
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
@@ -143,7 +151,8 @@ def _header(path: Path, data: bytes) -> _Header:
         other = _other_format(data)
         raise InputError(
             f"{path}: not a Matrix Market file{other and ', but ' + other}: it must begin with "
-            '"%%MatrixMarket matrix coordinate real general" or the like'
+            '"%%MatrixMarket matrix coordinate real general" or the like (scipy.io.mmwrite writes '
+            "it); SciPy's .npz, NumPy's .npy and MATLAB's .mat are read, too"
         )
     if len(words) != 5 or words[1] != "matrix":
         raise InputError(
@@ -177,10 +186,7 @@ _SIGNATURES = {
     b"BZh": "compressed with bzip2 (unpack it, or use gzip)",
     b"\xfd7zXZ": "compressed with xz (unpack it, or use gzip)",
     b"\x28\xb5\x2f\xfd": "compressed with zstd (unpack it, or use gzip)",
-    b"PK\x03\x04": "a zip archive (unpack it)",
-    b"\x93NUMPY": "a NumPy array (scipy.io.mmwrite writes it as Matrix Market)",
-    b"MATLAB 5.0": "a MATLAB file (scipy.io.loadmat reads it, scipy.io.mmwrite writes)",
-    b"\x89HDF": "an HDF5 file, as of MATLAB 7.3",
+    b"\x89HDF": "an HDF5 file, as of MATLAB 7.3 (save it with -v7)",
     b"\xff\xfe": "text in UTF-16 (save it as UTF-8)",
     b"\xfe\xff": "text in UTF-16 (save it as UTF-8)",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +18,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.relaxation.matrix_files import (
     checked_vector,
     first_iterate,
-    read_matrix_market,
+    read_matrix,
     right_hand_side,
 )
 from paracosm.units import parse_number, parse_whole
@@ -199,7 +200,7 @@ PROBLEMS: dict[str, _Family] = {
 }
 
 
-def load_problem(spec: str, rhs: str = "default", start: str = "zeros", seed: int = 0) -> Problem:
+def load_problem(spec: str, rhs: Any = "default", start: Any = "zeros", seed: int = 0) -> Problem:
     """Return the grid problem that `spec` names: "laplace2d:100", "laplace3d:20x30x40".
 
     `spec` is `name:size` or `name:size,option=value,...`; one size holds for every axis, `AxB` is
@@ -215,8 +216,8 @@ def load_problem(spec: str, rhs: str = "default", start: str = "zeros", seed: in
     Args:
         spec: what to solve.
         rhs: "default" ("uniform"; for heat2d "boundary", the temperatures around it), "uniform",
-            "ones-solution", "ones", or a file; see `right_hand_side`.
-        start: "zeros", "random" or a file.
+            "ones-solution", "ones", a file or a vector; see `right_hand_side`.
+        start: "zeros", "random", a file or a vector.
         seed: of "uniform" and "random".
 
     Raises:
@@ -225,17 +226,19 @@ def load_problem(spec: str, rhs: str = "default", start: str = "zeros", seed: in
     name, family, shape, options = _parse(spec)
     stencil = family.stencil(shape, **options)
     A = stencil.matrix()
-    rhs = family.default_rhs if rhs == "default" else rhs
-    if rhs == "boundary":
+    word = _origin(rhs)
+    if word == "default":
+        rhs = word = family.default_rhs
+    if word == "boundary":
         if name != "heat2d":
             raise InputError(f'{spec}: the right-hand side "boundary" belongs to heat2d')
         b, solution = heat_boundary(shape, **options), None
     elif name == "heat2d" and any(options[key] != _TEMPERATURES[key] for key in options):
-        raise InputError(f'{spec}: temperatures have no effect on the right-hand side "{rhs}"')
+        raise InputError(f'{spec}: temperatures have no effect on the right-hand side "{word}"')
     else:
         b, solution = right_hand_side(A, rhs, seed)
     x0 = first_iterate(stencil.points, start, seed)
-    return Problem(spec.strip(), A, b, x0, solution, stencil, rhs, start)
+    return Problem(spec.strip(), A, b, x0, solution, stencil, word, _origin(start))
 
 
 def unknowns_of(spec: str) -> int:
@@ -245,25 +248,32 @@ def unknowns_of(spec: str) -> int:
 
 
 def load_matrix(
-    path: str | Path,
-    rhs: str = "default",
-    start: str = "zeros",
+    matrix: Any,
+    rhs: Any = "default",
+    start: Any = "zeros",
     seed: int = 0,
     *,
     divides_by_diagonal: bool = True,
 ) -> Problem:
-    """Return the problem whose matrix is in a Matrix Market file, gzipped or not.
+    """Return the problem of a matrix: in a file that `read_matrix` reads, or at hand.
 
-    Arguments are those of `load_problem`; "default" is "uniform". Unless the method
-    `divides_by_diagonal`, zeros there are allowed.
+    Arguments are those of `load_problem`, and `rhs` and `start` may be vectors; "default" is
+    "uniform". Unless the method `divides_by_diagonal`, zeros there are allowed.
     """
-    A = as_csr(read_matrix_market(path), str(path))
+    is_file = isinstance(matrix, str | Path)
+    where = str(matrix) if is_file else "matrix"
+    name = Path(matrix).name.removesuffix(".gz") if is_file else "matrix"
+    A = as_csr(read_matrix(matrix) if is_file else matrix, where)
     if divides_by_diagonal:
-        check_diagonal(A, str(path))
-    rhs = "uniform" if rhs == "default" else rhs
+        check_diagonal(A, where)
+    rhs = "uniform" if isinstance(rhs, str) and rhs == "default" else rhs
     b, solution = right_hand_side(A, rhs, seed)
     x0 = first_iterate(A.shape[0], start, seed)
-    return Problem(Path(path).name.removesuffix(".gz"), A, b, x0, solution, None, rhs, start)
+    return Problem(name, A, b, x0, solution, None, _origin(rhs), _origin(start))
+
+
+def _origin(vector: Any) -> str:
+    return vector if isinstance(vector, str) else "given"
 
 
 def problem_from(
@@ -378,6 +388,49 @@ class Problem:
     def n(self) -> int:
         """The number of unknowns."""
         return self.b.size
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A matrix or a vector from Python, in place of a file.
+
+    A study cannot hold its numbers: it says their checksum, by which two studies are told apart.
+    """
+
+    values: Any  # a `csr_array`, or an array
+
+    def __str__(self) -> str:
+        values = self.values
+        parts = (
+            (values.indptr, values.indices, values.data) if hasattr(values, "indptr") else (values,)
+        )
+        return f"{'x'.join(map(str, values.shape))}, {GIVEN} ({_checksum(*parts)})"
+
+
+GIVEN = "given in Python"
+"""How a study says that it does not hold something itself."""
+
+
+def refuse_given(text: str, what: str) -> None:
+    """Refuse what a study says of something that was given in Python."""
+    if GIVEN in text:
+        raise InputError(f"{what}: it was {GIVEN}, and the study does not hold it: run it there")
+
+
+def written_problem(problem: Problem | str | None) -> str | None:
+    """Return how a study says what is solved."""
+    if isinstance(problem, Problem) and problem.stencil is None and problem.map is None:
+        A = problem.A
+        checksum = _checksum(A.indptr, A.indices, A.data, problem.b, problem.x0)
+        return f"{problem.name}, {GIVEN} ({checksum})"
+    return None if problem is None else str(problem)
+
+
+def _checksum(*parts: Any) -> str:
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(np.ascontiguousarray(part).tobytes(), checksum)
+    return f"checksum {checksum:08x}"
 
 
 _SHOWN = 5

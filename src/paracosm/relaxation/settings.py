@@ -176,7 +176,7 @@ class Simulations:
         if setting.processors is not None:
             for name, sets_number in (
                 ("cluster", config.cluster is not None),
-                ("speeds", config.speeds is not None),
+                ("speeds", isinstance(config.speeds, tuple)),
                 ("time", config.time.processors is not None),
             ):
                 if sets_number:

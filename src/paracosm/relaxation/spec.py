@@ -21,7 +21,7 @@ from paracosm.relaxation.methods import (
     method_divides,
 )
 from paracosm.relaxation.partition import Pattern
-from paracosm.relaxation.problems import Problem, load_matrix, load_problem
+from paracosm.relaxation.problems import Given, Problem, load_matrix, load_problem
 from paracosm.relaxation.times import Times
 from paracosm.rng import checked_seed
 
@@ -119,6 +119,7 @@ class RunSpec:
 
 def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
     """Return a run of a configuration, with files read and everything made."""
+    config = config.with_drawn_speeds(seed)
     problem = _problem(config, seed)
     patterns = config.pattern.dealt(problem, config.count, seed)
     cluster = config.target_cluster  # which takes seconds to build where there are a million nodes
@@ -136,13 +137,11 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
     if isinstance(config.problem, Problem):
         problem = config.problem
     elif config.problem is not None:
-        problem = load_problem(config.problem, config.rhs, config.start, seed)
+        problem = load_problem(config.problem, _values(config.rhs), _values(config.start), seed)
     else:
-        assert config.matrix is not None
         divides = not isinstance(config.method, Method) or method_divides(config.method)
-        problem = load_matrix(
-            config.matrix, config.rhs, config.start, seed, divides_by_diagonal=divides
-        )
+        matrix, rhs, start = map(_values, (config.matrix, config.rhs, config.start))
+        problem = load_matrix(matrix, rhs, start, seed, divides_by_diagonal=divides)
     if config.error_tolerance is None or problem.solution is not None or problem.map is not None:
         return problem
     from scipy.sparse.linalg import spsolve
@@ -155,6 +154,11 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
             f"error_tolerance: {problem.name} is singular: no solution to compare with"
         )
     return replace(problem, solution=np.atleast_1d(solution))
+
+
+def _values(source: Any) -> Any:
+    """Return the numbers that Python gave, or the word or the path that says where they are."""
+    return source.values if isinstance(source, Given) else source
 
 
 def check_spec(spec: RunSpec) -> None:

@@ -115,7 +115,7 @@ def _baseline(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
             ratio = summary.energy / twin.energy
             energy = f" and takes {ratio:.2g} times the energy ({energy_here} against {other})"
     ratio = twin.twin_time / twin.run_time if twin.run_time else 1.0
-    if abs(ratio - 1) < ALIKE:
+    if abs(ratio - 1) < ALIKE or f"{max(ratio, 1 / ratio):.2g}" == "1":
         how = "as fast as synchronous"
     elif ratio > 1:
         how = f"{ratio:.2g} times as fast as synchronous"

@@ -187,8 +187,6 @@ def _read(name: str) -> str:
 
 LONG = 40  # letters: longer texts count as sentences
 
-# Reader-facing names of statuses.
-STATUS = {"done": "finished"}
 SYMBOLS = {
     "dot": "M7 5a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
     "cross": "M5 1l8 8m0-8l-8 8",
@@ -373,7 +371,7 @@ def _swatch(style: Style) -> str:
 
 
 def _status(verdict: Verdict) -> str:
-    text = escape(STATUS.get(verdict.word, verdict.word))
+    text = escape(verdict.word)
     return f'<span class="status {verdict.level}">{text}</span>'
 
 

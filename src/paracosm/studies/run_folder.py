@@ -339,12 +339,30 @@ def claim_folder(folder: Path, force: bool) -> None:
         if any(file.name != Lock.NAME for file in folder.iterdir()):
             if not force:
                 raise InputError(
-                    f"{folder}: the folder exists and is not empty: "
-                    f"choose another one, or give --force to replace the run in it"
+                    f"{folder}: the folder {_content_of(folder)}choose another one, or give "
+                    "--force to replace the run in it"
                 )
             remove_run_files(folder)
     except OSError as error:
         raise unwritable(f"{folder}: cannot write a run folder here", error) from None
+
+
+def _content_of(folder: Path) -> str:
+    """Return what is in a folder that is not empty, and how an unfinished run there is resumed."""
+    try:
+        run = RunFolder.open(folder)
+        if run.status in (UNFINISHED, "interrupted") and run.kind is not None:
+            return f"has {an_unfinished_run(run)}; "
+    except InputError:  # of what is in it, which is kept
+        pass
+    return "exists and is not empty: "
+
+
+def an_unfinished_run(run: RunFolder) -> str:
+    """Return what to call a run that was killed or interrupted, and what resumes it."""
+    study = run.path / "study.yaml"
+    command = f"paracosm {run.kind} {study} --out {run.path}"
+    return f"an unfinished run of {run.kind}, which goes on or was killed: {command} resumes it"
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:

@@ -123,6 +123,11 @@ def _values(config: TrainConfig, seed: int) -> dict[str, Any]:
     shards = data if isinstance(data, ClientData) else shards_of(data, clients, config.shards, rng)
     nominal = config.batch if config.batch != ALL else round(shards.sizes.mean())
     model = build_model(config.model, data, integer_seed(seed, TrainingStream.MODEL), nominal)
+    if model.takes_labels or data.sample[1].ndim > 1:
+        raise InputError(
+            "--export flower: the app has one label or value for each example, and "
+            f'"{config.data}" or model {config.model} has more: choose others'
+        )
     traits = inspect_model(model, ParameterLayout.of(model.module), data, nominal)
     if traits.obstacle is not None:
         raise InputError(

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
+from paracosm.models.build import sequence_cross_entropy
 from paracosm.models.data_sets import TrainingExamples
 from paracosm.models.registry import Model
 from paracosm.rng import integer_seed
@@ -135,7 +136,7 @@ class Stepper:
     ) -> None:
         self._module = model.module.train()
         self._buffers = buffers
-        self._loss = model.loss
+        self._loss, self._labels = model.loss, model.labels
         self._layout = layout
         tensors = dict(self._module.named_parameters())
         self._tensors = [tensors[name] for name in layout.names]
@@ -155,7 +156,7 @@ class Stepper:
             tensor.data = values
         try:
             with self._stream(number) if self._random else nullcontext():
-                loss = self._loss(self._module(x), y)
+                loss = self._loss(self._module(x, **self._labels(y)), y)
             gradients = torch.autograd.grad(loss, self._tensors, materialize_grads=self._unused)
         except Exception as error:  # the model is the user's, and may raise anything
             raise InputError(
@@ -216,7 +217,7 @@ class Vectorised:
         self._activation_bytes = traits.activation_bytes
 
         def loss(tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            return model.loss(functional_call(model.module, tensors, (x,)), y)
+            return model.loss(functional_call(model.module, tensors, (x,), model.labels(y)), y)
 
         self._losses = vmap(loss)
 
@@ -354,7 +355,7 @@ def inspect_model(
         try:
             hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
             with hooks, plain_attention():
-                outputs = module(x)
+                outputs = module(x, **model.labels(y))
                 _check_outputs(model, outputs, y)
                 loss = model.loss(outputs, y)
             _check_loss(loss)
@@ -386,6 +387,17 @@ def _examples(data: TrainingExamples, few: int) -> tuple[Tensor, Tensor]:
 
 
 def _check_outputs(model: Model, outputs: Tensor, targets: Tensor) -> None:
+    if model.loss not in (functional.mse_loss, functional.cross_entropy, sequence_cross_entropy):
+        return
+    loss = "return (module, loss) from its factory, with loss(outputs, targets)"
+    if not isinstance(outputs, Tensor):
+        raise InputError(f"the model returns {type(outputs).__name__}, not a tensor: {loss}")
+    if model.loss is functional.cross_entropy and outputs.ndim > 2 == targets.ndim + 1:
+        raise InputError(
+            f"the model's outputs have shape {tuple(outputs.shape[1:])} for each example, and its "
+            f"target is one label: return a score for each class, such as those of the last step, "
+            f"or {loss}"
+        )
     # PyTorch would broadcast the two, and train on unintended pairs.
     if model.loss is functional.mse_loss and outputs.shape != targets.shape:
         raise InputError(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from paracosm.errors import InputError
+from paracosm.models.build import class_axis
 from paracosm.models.registry import Model
 
 _BYTES = 4  # of a float32
@@ -210,11 +211,18 @@ def evaluate(
     try:
         with torch.no_grad():
             for inputs, targets in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
-                outputs = functional_call(model.module, tensors, (inputs,))
+                labels = model.labels(targets)
+                outputs = functional_call(model.module, tensors, (inputs,), labels)
                 total += model.loss(outputs, targets).item() * len(inputs)
-                labelled = labelled and outputs.ndim == targets.ndim + 1
-                if labelled:
-                    correct += int((outputs.argmax(1) == targets).sum())
+                scores = getattr(outputs, "logits", outputs)  # of Hugging Face's models
+                # Models that take the labels of a sequence may shift them themselves.
+                shifted = model.takes_labels and targets.ndim > 1
+                axis = None
+                if labelled and not shifted and isinstance(scores, Tensor):
+                    axis = class_axis(scores, targets)
+                labelled = axis is not None
+                if axis is not None:
+                    correct += int((scores.argmax(axis) == targets).sum())
     finally:
         model.module.train()
     return total / len(x), correct / y.numel() if labelled else None

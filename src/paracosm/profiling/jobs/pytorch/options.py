@@ -157,6 +157,11 @@ def _with_data(options: JobOptions, worker: int) -> tuple[Workload, Callable[[],
 
     def feed(chosen: Ints) -> None:
         targets = data.train_y[chosen]
+        if model.takes_labels:
+            raise InputError(
+                f'model "{options.model}" takes labels, which the profile of a job does not give '
+                "it: return (module, loss) from its factory, with loss(outputs, targets)"
+            )
         workload.inputs = (data.train_x[chosen],)
         workload.loss = lambda outputs: model.loss(outputs, targets)
 
