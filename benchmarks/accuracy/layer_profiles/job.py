@@ -63,10 +63,10 @@ def plan_job(
 
     Each of the GPUs that split a layer sends its part of an activation to its counterpart; what
     they have of the network is a share of what was measured for as many together. Messages keep
-    their receiver from computing until they are there, and their sender until NCCL's buffers hold
-    what is left. The gradients of a stage are reduced over its workers when the backward passes
-    are over, in a ring for each of those GPUs; then comes the optimizer, its time divided among
-    the stages by their parameters.
+    their receiver from computing until they are there and joined, and their sender until NCCL's
+    buffers hold what is left. The gradients of a stage are reduced over its workers when the
+    backward passes are over, in a ring for each of those GPUs; then comes the optimizer, its time
+    divided among the stages by their parameters.
 
     Memory: `COPIES` of the parameters and `overhead` throughout; what the layers keep, from the
     forward to the backward pass of each micro-batch; and, during a backward pass, as much again for
@@ -154,7 +154,17 @@ def _write(
         if what in MESSAGES:
             name, role = MESSAGES[what]
             _exchange(writer, what, name, role, message[role], microbatch, under_way[role])
-        elif what == "forward":
+            continue
+        sender = PREVIOUS if what == "forward" else NEXT
+        if sender in message:
+            writer.add(
+                f"join parts for {what}",
+                "compute",
+                message[sender].joining,
+                step="communication",
+                microbatch=microbatch,
+            )
+        if what == "forward":
             forwards[microbatch] = writer.add(
                 what, "compute", part.forward, step="forward", microbatch=microbatch
             )

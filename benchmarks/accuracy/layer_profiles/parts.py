@@ -40,6 +40,11 @@ BUFFER = 4 << 20
 its send is done, and the stream that waits for it goes on, when no more are left to be sent."""
 
 
+HOST_ZEROS = 14.5e9
+"""Bytes/s at which one thread of a host writes zeros into memory: a loop of stores on an AMD Milan
+(github.com/dist1ll/memset). Nobody has published that of the hosts that were measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One activation, or its gradient, between two stages.
@@ -47,10 +52,23 @@ class Message:
     Attributes:
         seconds: from its begin until it has arrived.
         size: bytes that each GPU sends.
+        whole: bytes of all parts together.
     """
 
     seconds: float
     size: int
+    whole: int
+
+    @property
+    def joining(self) -> float:
+        """Seconds of the receiver's host for a tensor of all parts, before the device goes on.
+
+        Sailor's engine waits for the message on the host, then makes zeros there in single
+        precision, which it copies to the device, for the parts to be gathered in
+        (deepspeed/utils.py, `reconstruct_tensor`: `torch.zeros(...).cuda()`). The copy and the
+        gathering are not counted.
+        """
+        return self.whole / HOST_ZEROS
 
     @property
     def in_flight(self) -> int:
@@ -98,7 +116,7 @@ def message_of(part: Part, sender: Worker, receiver: Worker, network: Network) -
     Of the GPUs that split a layer each sends an equal part.
     """
     size = -(-part.output // min(sender.tensor, receiver.tensor))
-    return Message(between(network, sender, receiver).time(size), size)
+    return Message(between(network, sender, receiver).time(size), size, part.output)
 
 
 def reduce_time(parameters: int, workers: tuple[Worker, ...], network: Network) -> float:

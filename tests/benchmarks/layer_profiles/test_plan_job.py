@@ -16,6 +16,7 @@ from layer_profiles import (
     Sizes,
     Stage,
     Worker,
+    parts,
     plan_job,
     plan_strategy,
     read_network,
@@ -51,6 +52,14 @@ ROW = {"params_bytes": 3 * GB, "act_output_bytes": GB, "act_mem_bytes": 5 * GB}
 SIZES = Sizes(
     {"M": {tensor: {str(layer): ROW for layer in range(4)} for tensor in ("1", "2")}}, "sizes"
 )
+
+
+HOST_ZEROS = parts.HOST_ZEROS
+
+
+@pytest.fixture(autouse=True)
+def parts_take_no_time_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "HOST_ZEROS", math.inf)
 
 
 def network(gigabytes: float) -> Network:
@@ -89,6 +98,15 @@ def test_messages_keep_both_ends_from_computing() -> None:
     #   stage 1         act 5 | F0 9 B0 17 | grad0 18 | act1 19 | F1 23 B1 31 | grad1 32
     job = plan_job(plan(2, 1, 2), "M", PROFILES, SIZES, network(1.0))
     assert replay_job(job).makespan == pytest.approx(40 + 0.4)
+
+
+def test_receivers_join_parts_before_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Messages of no time, whose parts take 1 s to join: 1 GB at 1 GB/s.
+    #   stage 0  F0 4 | F1 8               | join 18 | B0 26           | join 31 | B1 39
+    #   stage 1         join 5 | F0 9 B0 17 | join 18 | F1 22 B1 30
+    monkeypatch.setattr(parts, "HOST_ZEROS", GB)
+    job = plan_job(plan(2, 1, 2), "M", PROFILES, SIZES, network(1e9))
+    assert replay_job(job).makespan == pytest.approx(39 + 0.4)
 
 
 def test_a_message_that_buffers_hold_keeps_its_sender_from_nothing() -> None:
@@ -208,9 +226,12 @@ TWO_KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "tolerance"), [("N4/plan_config_N4_D1", 0.02), ("N8/plan_config_N8_D2", 0.15)]
+    ("name", "tolerance"), [("N4/plan_config_N4_D1", 0.02), ("N8/plan_config_N8_D2", 0.03)]
 )
-def test_measured_pipelines_of_four_stages(name: str, tolerance: float) -> None:
+def test_measured_pipelines_of_four_stages(
+    name: str, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "HOST_ZEROS", HOST_ZEROS)
     measured = read_plan(PLANS / f"{name}.json")
     job = plan_job(
         measured,
