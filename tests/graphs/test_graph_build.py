@@ -167,7 +167,7 @@ def test_a_cycle_is_found_where_there_is_one(edges: set[tuple[int, int]]) -> Non
 
 def changed(node: int, **settings: object) -> Graph:
     nodes = four_ops()
-    nodes[node] = dataclasses.replace(nodes[node], **settings)  # type: ignore[arg-type]
+    nodes[node] = nodes[node]._replace(**settings)  # type: ignore[arg-type]
     return build_graph(nodes)
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages, number
 from paracosm.units import whole
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One node of a graph, which other nodes name by its id.
 
     Attributes:
@@ -73,17 +72,19 @@ def build_graph(
     phases = {phase: code for code, phase in enumerate(PHASES)}
     resources = {resource: code for code, resource in enumerate(RESOURCES)}
     rows = list(nodes)
-    codes = np.empty((5, len(rows)), dtype=np.int32)
+    coded = list[tuple[int, ...]]()
     try:
-        for row, node in enumerate(rows):
+        for node in rows:
             if node.phase not in phases or node.resource not in resources:
                 raise _unknown(node, where)
-            codes[:, row] = (
-                ops.setdefault(node.op, len(ops)),
-                names.setdefault(node.name, len(names)),
-                phases[node.phase],
-                resources[node.resource],
-                groups.setdefault(tuple(node.group), len(groups)) if len(node.group) else -1,
+            coded.append(
+                (
+                    ops.setdefault(node.op, len(ops)),
+                    names.setdefault(node.name, len(names)),
+                    phases[node.phase],
+                    resources[node.resource],
+                    groups.setdefault(tuple(node.group), len(groups)) if len(node.group) else -1,
+                )
             )
         duration = np.array([node.duration for node in rows], dtype=np.float64)
         dependencies = [list(node.dependencies) for node in rows]
@@ -96,6 +97,7 @@ def build_graph(
             f"{where}: a node has a name, seconds, ids that it depends on, ranks that communicate, "
             f"and pairs of bytes and an id that it allocates, unlike {node!r}"
         ) from None
+    codes = np.array(coded, dtype=np.int32).reshape(-1, 5).T
     columns = Columns(
         ops=tuple(ops),
         names=tuple(names),

@@ -211,9 +211,13 @@ def _recomputing(candidate: Candidate, what: bool | str) -> Candidate:
     return replace(candidate, strategy=replace(candidate.strategy, recompute=what))
 
 
+FEW = 16  # micro-batches, with which a whole iteration is predicted as quickly as a part of it
+
+
 def _filled(strategy: Strategy) -> Strategy:
     """Return the strategy with no more micro-batches than fill a pipeline: they take all memory."""
-    return replace(strategy, microbatches=min(strategy.microbatches, 2 * strategy.pipeline))
+    most = max(2 * strategy.pipeline, FEW)
+    return replace(strategy, microbatches=min(strategy.microbatches, most))
 
 
 def _predicted(candidate: Candidate, job: JobPrediction, split: TimedSplit) -> Predicted:

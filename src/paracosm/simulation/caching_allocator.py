@@ -112,7 +112,7 @@ class CachingAllocator:
     def release(self) -> None:
         """Give back what is not used, as `torch.cuda.empty_cache` does."""
         for pool in self._pools.values():
-            for block in list(pool.free):
+            for *_, block in list(pool.free):
                 if self._settings.expandable:
                     page = _SMALL_SEGMENT if pool.is_small else _LARGE_SEGMENT
                     pages = (block.size - block.unmapped) // page * page
@@ -130,18 +130,19 @@ class CachingAllocator:
         return max(-(-size // LEAST) * LEAST, LEAST)
 
     def _free_block(self, pool: _Pool, size: int) -> Block | None:
-        place = bisect_left(pool.free, (size, -1), key=_by_size)
-        if self._settings.expandable and place < len(pool.free) and pool.free[place] is pool.last:
-            place += place + 1 < len(pool.free)  # the last one can grow: best for what is larger
-        if place == len(pool.free):
+        place, free = bisect_left(pool.free, (size, -1)), pool.free
+        if self._settings.expandable and place < len(free) and free[place][2] is pool.last:
+            place += place + 1 < len(free)  # the last one can grow: best for what is larger
+        if place == len(free):
             return None
-        block, most = pool.free[place], self._settings.max_split
+        block, most = free[place][2], self._settings.max_split
         if most is not None and not pool.is_small:
             if size < most <= block.size:
                 return None
             if size >= most and block.size >= size + _LARGE_SEGMENT:
                 return None
-        pool.remove(block)
+        del free[place]
+        block.is_free = False
         return block
 
     def _new_block(self, pool: _Pool, size: int) -> Block:
@@ -239,17 +240,13 @@ class _Pool:
 
     def __init__(self, stream: int, is_small: bool) -> None:
         self.stream, self.is_small = stream, is_small
-        self.free: list[Block] = []
+        self.free: list[tuple[int, int, Block]] = []  # by size and address
         self.last: Block | None = None  # with the highest address, of an expandable segment
 
     def keep(self, block: Block) -> None:
         block.is_free = True
-        insort(self.free, block, key=_by_size)
+        insort(self.free, (block.size, block.address, block))
 
     def remove(self, block: Block) -> None:
         block.is_free = False
-        del self.free[bisect_left(self.free, _by_size(block), key=_by_size)]
-
-
-def _by_size(block: Block) -> tuple[int, int]:
-    return block.size, block.address
+        del self.free[bisect_left(self.free, (block.size, block.address))]

@@ -11,7 +11,7 @@ import contextlib
 import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ class StepGraph:
             number = self._new(Op("synchronize"), "host", PHASES.index("forward"))
             phase = self._nodes[number - 1].phase if number else "forward"
             waits = (number - 1,) if number else ()
-            self._nodes[number] = replace(self._nodes[number], phase=phase, dependencies=waits)
+            self._nodes[number] = self._nodes[number]._replace(phase=phase, dependencies=waits)
 
     def add_to_chain(self, phase: int, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """Add an op to the chain under way, which is one node."""
@@ -102,7 +102,7 @@ class StepGraph:
 
     def end_chain(self, op: Op) -> None:
         if self._chain >= 0:
-            self._nodes[self._chain] = replace(self._nodes[self._chain], op=op)
+            self._nodes[self._chain] = self._nodes[self._chain]._replace(op=op)
             self._chain = -1
 
     def see(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -154,8 +154,7 @@ class StepGraph:
             allocates.setdefault(number, []).append((size, -1))
         place = {number: place for place, number in enumerate(step.kept)}
         graph_nodes = [
-            replace(
-                node,
+            node._replace(
                 id=place[number],
                 phase=step.phases.get(number, node.phase),
                 dependencies=_placed(node.dependencies, place, place[number]),
@@ -192,7 +191,7 @@ class StepGraph:
         name = self._place(node.phase, inputs, outputs)
         waits = self._ledger.book(number, inputs, outputs, name)
         known = tuple(sorted({*node.dependencies, *waits}))
-        self._nodes[number] = replace(node, name=node.name or name, dependencies=known)
+        self._nodes[number] = node._replace(name=node.name or name, dependencies=known)
         if node.phase == "backward":
             for tensor in outputs:
                 self._written.setdefault(_key(tensor), []).append(number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import logging
@@ -149,7 +148,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def nodes(self) -> Iterator[Node]:
         for node in self._nodes:
-            yield dataclasses.replace(node, allocates=self._ledger.allocations(node.id))
+            yield node._replace(allocates=self._ledger.allocations(node.id))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

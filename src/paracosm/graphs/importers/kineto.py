@@ -8,7 +8,6 @@ What the host does between launches is not a node: `paracosm replay` plays it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +138,7 @@ def _forward_then_backward(nodes: list[Node]) -> list[Node]:
     """Return the nodes without forward ones after the last backward one."""
     last = max((node.id for node in nodes if node.phase == "backward"), default=len(nodes))
     return [
-        replace(node, phase="other") if node.phase == "forward" and node.id > last else node
+        node._replace(phase="other") if node.phase == "forward" and node.id > last else node
         for node in nodes
     ]
 

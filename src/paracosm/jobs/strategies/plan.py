@@ -360,15 +360,15 @@ def balanced(time: Floats, count: int) -> list[int]:
         return [0]
     every = np.broadcast_to(np.cumsum(time, axis=-1), (count, n))
     totals = np.concatenate((np.zeros((count, 1)), every), axis=1)
-    best = np.full((count + 1, n + 1), np.inf)
+    best = np.full(n + 1, np.inf)
     where = np.zeros((count + 1, n + 1), dtype=np.int64)
-    best[0, 0] = 0.0
-    for stage in range(1, count + 1):
-        for end in range(stage, n + 1):
-            begins, total = np.arange(stage - 1, end), totals[stage - 1]
-            longest = np.maximum(best[stage - 1, begins], total[end] - total[begins])
-            choice = len(longest) - 1 - int(np.argmin(longest[::-1]))
-            best[stage, end], where[stage, end] = longest[choice], begins[choice]
+    best[0] = 0.0
+    empty = np.tri(n + 1, dtype=np.bool_).T  # stages, by their end and begin, without any layer
+    for stage, total in enumerate(totals, start=1):
+        longest = np.maximum(best, total[:, np.newaxis] - total)
+        longest[empty] = np.inf
+        where[stage] = n - np.argmin(longest[:, ::-1], axis=1)  # of equal ones the last
+        best = longest.min(axis=1)
     begins_at, end = [], n
     for stage in range(count, 0, -1):
         end = int(where[stage, end])
