@@ -28,9 +28,9 @@ from paracosm.faults.node_failures import FailureFields, JobFailures
 from paracosm.graphs.summary import step_of
 from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.prediction.candidates import check_divisible, machine_of
-from paracosm.prediction.comparable import measured_like
 from paracosm.prediction.config import SIZES, PredictConfig
 from paracosm.prediction.host_costs import find_interference
+from paracosm.prediction.measured_runs import measured_like
 from paracosm.prediction.replica import LAUNCH
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from paracosm.cluster.hardware import load_catalogue
 from paracosm.graphs.transformer import Transformer
+from paracosm.prediction.config import PredictConfig
 from paracosm.results import MeasuredRun
 
 FILE = Path(__file__).with_name("measured_runs.csv")
@@ -73,6 +74,15 @@ def nearest_runs(
         )
 
     return [row.run for row in sorted(_load(), key=distance)[:NEAREST]]
+
+
+def measured_like(config: PredictConfig, workers: int) -> list[MeasuredRun]:
+    """Return the measured runs nearest to a prediction of hardware; none for captured models."""
+    model, hardware = config.architecture, config.catalogued
+    if model is None or hardware is None:
+        return []
+    float8 = bool(config.jobs[-1][1].float8) if config.is_on_cluster else False
+    return nearest_runs(model, workers, hardware.name, config.software_name, float8=float8)
 
 
 @cache

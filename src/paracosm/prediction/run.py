@@ -14,7 +14,6 @@ from paracosm.graphs.transformer.share import describe_routing
 from paracosm.jobs.strategies.build import check_changes
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
-from paracosm.prediction.comparable import comparable
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.iteration import Prediction, predict, timeline_of
@@ -43,7 +42,7 @@ from paracosm.prediction.replica import (
     measured_iteration,
 )
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
-from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
+from paracosm.prediction.summary import OF_JOB, comparable, summarise, summarise_jobs
 from paracosm.prediction.timeline_ranks import shown_ranks
 from paracosm.profiling.datasheets import durations_on
 from paracosm.profiling.durations import choose_environment, environments_in, find_durations

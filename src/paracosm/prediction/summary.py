@@ -1,17 +1,20 @@
 """The key figures of a prediction, by the names that `summary.json` uses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs.graph import PHASES
 from paracosm.graphs.summary import step_of
+from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.iteration import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.prediction.job import EqualRanks, JobPrediction
+from paracosm.prediction.measured_runs import measured_like
+from paracosm.price import WORKER_HOURS
 from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
@@ -19,6 +22,8 @@ from paracosm.results.summaries import DeviceMemory, Measured, OneReplica
 from paracosm.simulation.breakdown import ON_HOST
 from paracosm.timeline.analysis import largest_share
 from paracosm.units import format_duration, format_size
+
+S = TypeVar("S", IterationSummary, JobSummary)
 
 PLACES = 30  # of the model that a summary lists
 
@@ -320,3 +325,26 @@ _SENTENCES = {
     "waiting": "Waiting: workers wait {share:.0%} of the iteration for {whom}.",
     "launch": f"{LAUNCHING}.",
 }
+
+
+def comparable(summary: S, config: PredictConfig) -> S:
+    """Return the summary of a prediction with what compares it to that of other hardware.
+
+    The cost is that of a million tokens, or examples where they are no sequences: in the money of
+    the price, and without one in hours of a device. Unchanged where ops were timed.
+    """
+    if config.catalogued is None:
+        return summary
+    workers = getattr(summary, "workers", 1)
+    examples, model = summary.examples_per_second, config.architecture
+    tokens = None if model is None or examples is None else examples * model.sequence
+    rate, price = tokens or examples, config.price or WORKER_HOURS
+    return replace(
+        summary,
+        hardware=config.hardware,
+        tokens_per_second=tokens,
+        price=None if config.price is None else str(config.price),
+        currency=price.currency,
+        cost=price.of(workers, 1e6 / rate) if rate else None,
+        nearest=measured_like(config, workers),
+    )

@@ -83,7 +83,9 @@ def _train(
     clients = config.clients or len(cluster.workers)
     active = len(cluster.workers)
     numerics = prepare_numerics(config, seed, clients, servers, active=active, backend=backend)
-    timeline = Timeline() if _wants_timeline(config, cluster) else None
+    rule = schedule_rule(config, cluster)
+    wants_timeline = _wants_timeline(config, cluster, is_generated=rule is not None)
+    timeline = Timeline() if wants_timeline else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     run = (config, seed, cluster, numerics, sim, metrics, progress)
     failures = config.failures_on(cluster)
@@ -91,9 +93,9 @@ def _train(
     job = Job(*run) if failing is None else failing.job
     player = job if failing is None else failing
     # Without an observer, a value-free rule needs no simulation of single events.
-    rule = None if log or timeline is not None else schedule_rule(config, cluster)
+    observed = log or timeline is not None
     try:
-        schedule = None if rule is None else _play(rule, cluster, job)
+        schedule = None if rule is None or observed else _play(rule, cluster, job)
         if schedule is None:
             status = play_to_end(job.record, lambda interrupted: player.play(), player.stop)
             end, busy = player.now, player.busy_times()
@@ -191,14 +193,15 @@ def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
     return schedule
 
 
-def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
+def _wants_timeline(config: TrainConfig, cluster: Cluster, *, is_generated: bool) -> bool:
+    """Whether a run records spans: as it says, or else where they are few. To generate a schedule
+    takes a fraction of the time of events, so that fewer are few beside it."""
     if config.timeline is not None:
         return config.timeline
     workers, compute = len(cluster.workers), config.compute_distribution()
     gradients: float = config.most_updates * config.algorithm.gradients_per_update(workers)
     if config.until_time is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until_time / compute.mean())
-    is_generated = schedule_rule(config, cluster) is not None  # in a fraction of the time
     most = _MOST_SPANS_OF_TIMING if is_generated else _MOST_SPANS
     return gradients * _SPANS_PER_GRADIENT <= most
 
