@@ -120,7 +120,7 @@ def test_what_the_host_hides_adds_nothing_to_the_interval() -> None:
 
 
 def test_a_duration_in_the_graph_holds() -> None:
-    graph = build_graph([replace(node, duration=7.0) for node in nodes()])
+    graph = build_graph([node._replace(duration=7.0) for node in nodes()])
     prediction = predict(graph, constant(graph, 1.0))
     assert prediction.iteration_time == 21.0
     assert prediction.coverage == {"recorded": 1.0}
