@@ -109,7 +109,10 @@ BEFORE_CUDNN_9_11 = ("24.", "25.01", "25.02", "25.03", "25.04", "25.05")
 WITHOUT_OVERLAP = ("deepseek-v3",)
 """Models whose recipe overlaps none (NeMo 2.3, pretrain_deepseek_v3.py: `tp_comm_overlap`)."""
 
-RECOMPUTES = {("deepseek-v3", "h100-sxm"): "latent"}
+RECOMPUTES = {
+    ("deepseek-v3", "gb200"): "attention",
+    ("deepseek-v3", "h100-sxm"): "latent",
+}
 """What recipes compute again, which the tables leave out (dgxc-benchmarking 25.05, launch.sh:
 `recompute_modules`)."""
 

@@ -255,8 +255,8 @@ def test_what_is_computed_again_is_chosen_by_op() -> None:
     ]
     assert Counter(again)["mm"] == 2 * 3
     assert not any("attention" in name for name in again)
-    with pytest.raises(InputError, match="recompute=attention has no effect"):
-        replayed(Replica(graph, np.ones(len(graph))), "recompute=attention", switch(1))
+    with pytest.raises(InputError, match="recompute=latent has no effect"):
+        replayed(Replica(graph, np.ones(len(graph))), "recompute=latent", switch(1))
 
 
 def test_all_but_products_is_computed_again() -> None:
@@ -274,6 +274,7 @@ def test_all_but_products_is_computed_again() -> None:
     assert again("elementwise") == fused
     attention = "aten._scaled_dot_product_flash_attention.default"
     assert again("except-products") == fused | {attention: 2}
+    assert again("attention") == {attention: 2}
 
 
 def test_attention_that_writes_its_scores_is_computed_again() -> None:

@@ -352,7 +352,8 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     `activation_checkpoint.selective_ac_option = "op"`). "except-products": all but matrix products
     and what ranks that share layers gather and sum (JAX's `dots_with_no_batch_dims_saveable`,
     MaxText's `minimal`). "elementwise": all but these and attention (MaxText's
-    `minimal_with_context`). "attention": from the scores up to the product with the values.
+    `minimal_with_context`). "attention": from the scores up to the product with the values, in one
+    kernel or several (Megatron-Core, `recompute_modules: core_attn`).
     "latent": queries, keys and values of latent attention.
     """
     names = [_plain(op.name) for op in graph.ops]
@@ -379,7 +380,8 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
         drops = [row for row in nodes if names[graph.op[row]] == "native_dropout"]
         within = [row for row in drops if "attention" in graph.names[graph.name[row]]]
         scores = [row for row in nodes if names[graph.op[row]] in ("bmm", "_softmax")]
-        return sorted([*scores, *within]) if scores else []
+        fused = [row for row in nodes if ATTENTION in names[graph.op[row]]]
+        return sorted([*scores, *within]) if scores else fused
 
     def latent(nodes: Sequence[int]) -> list[int]:
         places = {row: graph.names[graph.name[row]] for row in nodes}

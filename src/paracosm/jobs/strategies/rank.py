@@ -468,7 +468,7 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     if rows and not found:
         raise InputError(
             f"strategy: recompute={kind} has no effect: no layer of the graph has "
-            + ("an attention that writes its scores" if kind == "attention" else "ops of its own")
+            + ("attention" if kind == "attention" else "ops of its own")
         )
     return found
 

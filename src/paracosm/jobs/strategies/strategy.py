@@ -398,9 +398,9 @@ RECOMPUTED: dict[str, bool | str] = {
 """What is computed again: nothing; each layer; all of it but attention and every second matrix
 product, as PyTorch's selective checkpointing does in torchtitan; all of it but matrix products, as
 MaxText's policy "minimal" does; neither these nor attention, as with "minimal_with_context"; what
-is between the projections of an attention that writes its scores, as Megatron's does (Korthikanti
-et al. 2022, section 5); queries, keys and values of latent attention (Megatron-Core,
-`recompute_modules: mla_up_proj`)."""
+is between the projections of attention, as Megatron's does (Korthikanti et al. 2022, section 5);
+queries, keys and values of latent attention (Megatron-Core, `recompute_modules`: `core_attn` and
+`mla_up_proj`)."""
 
 NAMES: dict[str, dict[str, Any]] = {
     "single": {},
