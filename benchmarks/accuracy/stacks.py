@@ -30,15 +30,15 @@ from printing import folder_of, mape, print_table, signed
 from published_steps import Question, Row, read_rows
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.hardware import Hardware, find_hardware, find_stack, load_efficiencies
+from paracosm.cluster.hardware import find_hardware, find_stack, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.graphs.graph import PHASES
 from paracosm.graphs.transformer import transformer_graph
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.work import NO_INTERFERENCE, OF_GPUS, Replica
-from paracosm.prediction.job import predict_job
-from paracosm.profiling.datasheets import NONE, common_error, durations_on
+from paracosm.prediction.job import predict_job, relative_interval
+from paracosm.profiling.datasheets import NONE, common_error, durations_on, share_of_kernels
 from paracosm.profiling.estimators.roofline import Estimate
 from paracosm.simulation.replay import replay_job
 
@@ -176,7 +176,10 @@ def _replica(question: Question) -> tuple[Replica, Cluster, tuple[float, float],
     graph = transformer_graph(
         *(question.model, question.micro_batch, strategy.split()), train=question.task != "forward"
     )
-    durations = durations_on(graph, hardware, stack=find_stack(question.stack))
+    stack = find_stack(question.stack)
+    durations = durations_on(graph, hardware, stack=stack)
+    share = share_of_kernels(graph, durations)
+    common = common_error(hardware, NONE, load_efficiencies(), stack, share)
     seconds = _seconds(graph, durations)
     if question.task == "without update":
         seconds[graph.phase == PHASES.index("optimizer")] = 0.0
@@ -188,31 +191,13 @@ def _replica(question: Question) -> tuple[Replica, Cluster, tuple[float, float],
             host_rates=hardware.host_rates(strategy.ranks),
         ),
         hardware.cluster(strategy.ranks),
-        _interval(graph, durations, hardware),
+        relative_interval(graph, durations, common, strategy),
         hardware.device.memory,
     )
 
 
 def _seconds(graph: Graph, durations: Sequence[Estimate | None]) -> np.ndarray:
     return np.array([0.0 if each is None else each.duration for each in durations])[graph.op]
-
-
-def _interval(
-    graph: Graph, durations: Sequence[Estimate | None], hardware: Hardware
-) -> tuple[float, float]:
-    """Return the ends of the 90 % interval over the prediction, where ops follow each other: those
-    of one name err together, those of different names apart, and all by the device's own error."""
-    counts = np.bincount(graph.op, minlength=len(graph.ops))
-    total = float(_seconds(graph, durations).sum())
-    below, above = Counter[str](), Counter[str]()
-    for op, count, each in zip(graph.ops, counts.tolist(), durations, strict=True):
-        if each is not None:
-            below[op.name] += count * (each.duration - each.low) / total
-            above[op.name] += count * (each.high - each.duration) / total
-    common = common_error(hardware, NONE, load_efficiencies())
-    return max(1 - math.hypot(common, *below.values()), 0.0), 1 + math.hypot(
-        common, *above.values()
-    )
 
 
 def _print_rows(results: Iterable[Result]) -> None:

@@ -72,6 +72,7 @@ def test_attention_that_nobody_timed_follows_the_products_of_the_device() -> Non
     near = kernel_spread(FLASH, device("h200-sxm"))
     far = kernel_spread(FLASH, device("l40s"))
     assert near == (pytest.approx(0.1 + math.log(1.2)), "other devices")
+    assert kernel_spread(FLASH, device("h100-sxm")) == (0.1, "timed")
     assert far == (pytest.approx(0.1 + 2 * math.log(1.2)), "other devices")
 
 

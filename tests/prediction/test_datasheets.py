@@ -9,7 +9,7 @@ import pytest
 from fake_database import GPU, make_database, timing
 
 from paracosm.cli import main
-from paracosm.cluster.hardware import find_hardware, load_efficiencies
+from paracosm.cluster.hardware import find_hardware, find_stack, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.file import save_graph
@@ -18,7 +18,15 @@ from paracosm.graphs.transformer import architecture, transformer_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.replica import read_measured
 from paracosm.prediction.run import run_prediction
-from paracosm.profiling.datasheets import class_of, corrected_by, dtype_of, durations_on
+from paracosm.profiling.datasheets import (
+    NONE,
+    class_of,
+    common_error,
+    corrected_by,
+    dtype_of,
+    durations_on,
+    share_of_kernels,
+)
 from paracosm.validation import validated
 
 
@@ -97,6 +105,28 @@ def test_durations_are_those_of_the_datasheet_and_the_table(tmp_path: Path) -> N
     assert multiplied.low < multiplied.duration < multiplied.high
     unmeasured = durations_on(graph, find_hardware("t4"))
     assert [each.source for each in unmeasured if each] == ["pooled", "pooled"]
+
+
+def test_what_kernels_err_by_in_common_is_of_their_stack() -> None:
+    """A quarter of the time is of classes of ops, which err by the device's, and no less."""
+    table, hardware = load_efficiencies(), find_hardware("h100-sxm")
+    te, eager = find_stack("megatron-te"), find_stack("pytorch-eager")
+    assert te.common is not None
+    assert eager.common is not None
+    assert te.common < table.common < eager.common
+    expected = 0.75 * te.common + 0.25 * table.common
+    assert common_error(hardware, NONE, table, te, 0.75) == pytest.approx(expected)
+    assert common_error(hardware, NONE, table, eager, 0.75) == pytest.approx(eager.common)
+    assert common_error(hardware, NONE, table, eager) == table.common  # no kernel was timed
+    assert common_error(find_hardware("t4"), NONE, table, te) == table.common_unmeasured
+    graph = graph_of(product(4096, "bfloat16"), RELU)
+    durations = durations_on(graph, hardware, stack=te)
+    multiplied, added = durations
+    assert multiplied is not None
+    assert added is not None
+    assert (multiplied.source, added.source) == ("kernel", "efficiency")
+    share = multiplied.duration / (multiplied.duration + added.duration)
+    assert share_of_kernels(graph, durations) == pytest.approx(share)
 
 
 def test_a_graph_is_predicted_in_an_empty_folder(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 RECORDED, NONE = SOURCES.index("recorded"), SOURCES.index("none")
-MEASURED = tuple(SOURCES.index(source) for source in ("exact", "recorded", "none"))
+MEASURED = tuple(SOURCES.index(source) for source in ("exact", "recorded", "none", "kernel"))
 
 
 def predict(
@@ -181,6 +181,11 @@ def _profiling_command(graph: Graph) -> str:
 
 CAPTURED = ("classes", "dtype", "optimizer", "foreach", "dropout", "train", "device")
 """Options of a capture that the command names where they are not the usual ones."""
+
+
+def err_alone(source: str) -> bool:
+    """Whether an op with a duration of this source errs apart from others of its type."""
+    return SOURCES.index(source) in MEASURED
 
 
 def _parts(graph: Graph, source: Codes) -> Codes:

@@ -1,10 +1,12 @@
 """One iteration of a job on a cluster: built, replayed, and analysed rank by rank."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,17 +14,23 @@ from paracosm.cluster import Cluster, switch
 from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
+from paracosm.graphs import Graph
+from paracosm.graphs.graph import PHASES
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.plan import plan_of
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import NO_INTERFERENCE, Replica
 from paracosm.network.clock import PICOSECONDS
+from paracosm.prediction.iteration import err_alone
 from paracosm.results.summaries import DeviceMemory
 from paracosm.simulation.breakdown import PARTS, causes_of, parts_of
 from paracosm.simulation.memory import memory_over_time
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule
 from paracosm.units import format_size
+
+if TYPE_CHECKING:
+    from paracosm.profiling.estimators.roofline import Estimate
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,43 @@ def predict_job(
         equal_ranks=_equal_ranks(schedule, causes, len(cluster.workers), iterations),
         causes=_of_workers(schedule, causes, len(cluster.workers), iterations),
     )
+
+
+def relative_interval(
+    graph: Graph, durations: Sequence[Estimate | None], common: float, strategy: Strategy
+) -> tuple[float, float]:
+    """Return the ends of the 90 % interval of a rank's durations, over the durations.
+
+    What errs together is as in `iteration.predict`; here ops follow each other, an update is one of
+    all micro-batches, and of as many parameters as a rank updates.
+
+    Args:
+        graph: of one micro-batch, as one of the ranks that share layers has it.
+        durations: of its ops; None for what takes no time.
+        common: relative error of all of them.
+        strategy: of the job.
+    """
+    counts = graph.count().astype(np.float64)
+    updates = np.unique(graph.op[graph.phase == PHASES.index("optimizer")])
+    ranks = 1 if strategy.sharding == "none" else strategy.sharing()[1]
+    counts[updates] /= strategy.microbatches * ranks
+    total = 0.0
+    below: dict[object, float] = {}
+    above: dict[object, float] = {}
+    for code, each in enumerate(durations):
+        if each is None:
+            continue
+        part = code if err_alone(each.source) else graph.ops[code].name
+        total += counts[code] * each.duration
+        below[part] = below.get(part, 0.0) + counts[code] * (each.duration - each.low)
+        above[part] = above.get(part, 0.0) + counts[code] * (each.high - each.duration)
+    if not total:
+        return 1.0, 1.0
+    low, high = (
+        math.hypot(common, *(seconds / total for seconds in ends.values()))
+        for ends in (below, above)
+    )
+    return max(1 - low, 0.0), 1 + high
 
 
 def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:

@@ -25,6 +25,7 @@ from paracosm.profiling.datasheets import (
     corrected_by,
     corrected_by_ops,
     durations_on,
+    share_of_kernels,
 )
 from paracosm.profiling.durations import (
     Found,
@@ -172,7 +173,10 @@ def _catalogued(
     durations, correction = durations_on(graph, hardware, stack=config.software), NONE
     if config.measured is not None:
         durations, correction = _corrected(config, hardware, graph, durations, say, seed)
-    common = common_error(hardware, correction, load_efficiencies())
+    common = common_error(
+        *(hardware, correction, load_efficiencies()),
+        *(config.software, share_of_kernels(graph, durations)),
+    )
     found = Found(durations, 0, {}, None, 0.0, common, {})
     launch = _launch(config, found, kind)
     return TimedReplica(
@@ -350,8 +354,8 @@ def _provenance(
         "estimated": "estimated from others of their type",
         "unknown": "estimated from flops and bytes",
         "recorded": "as recorded in the graph",
-        "efficiency": "kernels timed on it; else its datasheet, times the measured efficiency of "
-        "the class of ops",
+        "kernel": "kernels timed on it",
+        "efficiency": "its datasheet, times the measured efficiency of the class of ops",
         "pooled": "kernels timed on other devices, by their peaks; else its datasheet, times the "
         "efficiency of the class of ops on others",
         "datasheet": "datasheet, times the efficiency of another class of ops",

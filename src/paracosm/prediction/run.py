@@ -21,6 +21,7 @@ from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
     predict_job,
+    relative_interval,
 )
 from paracosm.prediction.memory import device_memory
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
@@ -179,7 +180,7 @@ def _run_on_cluster(
         host_rates=None if timed.hardware is None else timed.hardware.host_rates(workers),
     )
     time, (low, high) = alone.iteration_time, alone.interval
-    relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
+    of_iteration = (low / time, high / time) if time > 0 else (1.0, 1.0)
     check_changes(replica, largest, strategy, changed.of_collectives)
     of_memory = None if timed.hardware is None or devices.durations else timed.hardware.device
 
@@ -187,6 +188,10 @@ def _run_on_cluster(
         asked: PredictConfig, index: int, cluster: Cluster | None = None
     ) -> JobPrediction:
         workers, strategy = asked.jobs[index]
+        relative = of_iteration
+        if timed.hardware is not None:
+            found = timed.found
+            relative = relative_interval(timed.graph, found.durations, found.common, strategy)
         job = predict_job(
             replica,
             asked.resolve_cluster(workers) if cluster is None else cluster,

@@ -37,8 +37,13 @@ if TYPE_CHECKING:
 HALF = 2
 """Bytes of a number in half precision."""
 
-KNOWN = {"measured": "efficiency", "other devices": "pooled", "assumed": "datasheet"}
-"""Sources of durations, by how an efficiency is known."""
+KNOWN = {
+    "timed": "kernel",
+    "measured": "efficiency",
+    "other devices": "pooled",
+    "assumed": "datasheet",
+}
+"""Sources of durations, by how a kernel or an efficiency is known."""
 
 PATTERNS = (
     ("elementwise", re.compile(r"^fsdp\.")),  # copies into and out of what is gathered
@@ -318,14 +323,44 @@ def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, f
     found: dict[str, float] = {}
     for code, (kind, seconds) in times.items():
         found[kind] = found.get(kind, 0.0) + float(counts[code] * seconds)
-    return {kind: seconds / sum(found.values()) for kind, seconds in found.items()}
+    total = sum(found.values())
+    return {kind: seconds / total for kind, seconds in found.items() if total}
 
 
-def common_error(hardware: Hardware, correction: Correction, table: Efficiencies) -> float:
-    """Return the relative error that all ops of a device share: its clocks, above all."""
+def common_error(
+    hardware: Hardware,
+    correction: Correction,
+    table: Efficiencies,
+    stack: Stack | None = None,
+    kernels: float = 0.0,
+) -> float:
+    """Return the relative error that all ops of a device share: its clocks, above all.
+
+    Args:
+        hardware: the device.
+        correction: by a measurement on it, which leaves an error of its own.
+        table: with what whole models err by in common, all of whose ops are by their classes.
+        stack: with what its kernels err by in common that were timed on the device; beside these
+            its other ops err by no less.
+        kernels: the share of the time that these take; see `share_of_kernels`.
+    """
     if correction.origin:
         return table.common_corrected
-    return table.common if table.has(hardware.name) else table.common_unmeasured
+    by_classes = table.common if table.has(hardware.name) else table.common_unmeasured
+    if not kernels or stack is None or stack.common is None:
+        return by_classes
+    own = stack.common
+    return kernels * own + (1 - kernels) * max(own, by_classes)
+
+
+def share_of_kernels(graph: Graph, durations: Sequence[Estimate | None]) -> float:
+    """Return the share of the time of all nodes that is of kernels timed on the device."""
+    times = {
+        code: (each.source, each.duration)
+        for code, each in enumerate(durations)
+        if each is not None
+    }
+    return _shares(graph, times).get(KNOWN["timed"], 0.0)
 
 
 def holds_hardware(path: Path, name: str) -> bool:

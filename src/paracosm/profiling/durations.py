@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 SOURCES = (
     *("exact", "interpolated", "estimated", "unknown", "recorded", "none"),
-    *("efficiency", "pooled", "datasheet"),
+    *("kernel", "efficiency", "pooled", "datasheet"),
 )
 """Measured as it is; between measured ones; from a model fitted on others of its type; from its
 flops and bytes alone, no op of its type was measured; written in the graph; nothing known. On
-hardware of the catalogue by the datasheet, and what ops of the class reach of it: there, on other
-devices, or what another class does."""
+hardware of the catalogue by its kernel, timed there; by the datasheet, and what ops of the class
+reach of it: there, on other devices, or what another class does."""
 
 
 def constant(graph: Graph, seconds: float) -> list[Estimate]:

@@ -62,6 +62,7 @@ def measured_stack(path: Path, hardware: Hardware, like: Stack) -> Stack:
         update={
             "title": f"{like.title}, as measured on {hardware.device.title}"[:200],
             "also": {},
+            "common": None,
             "measured": {hardware.name: Measured(ops=ops, inner=inner)},
             "source": f"{path.name}: {measured}; else {like.source}"[:800],
         }

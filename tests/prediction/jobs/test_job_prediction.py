@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,8 +12,14 @@ from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, parse_strategy
-from paracosm.prediction.job import ideal_throughput, predict_job, strategies_by_workers
+from paracosm.prediction.job import (
+    ideal_throughput,
+    predict_job,
+    relative_interval,
+    strategies_by_workers,
+)
 from paracosm.prediction.summary import job_bottleneck
+from paracosm.profiling.estimators.roofline import Estimate
 from paracosm.simulation.breakdown import rank_breakdown
 
 MS = 1e-3
@@ -39,6 +46,26 @@ def replica(layers: Sequence[float], *, optimizer: float = 0.0, launch: float = 
     add("", "optimizer", optimizer)
     graph = build_graph(nodes, provenance={"examples": 4})
     return Replica(graph, np.array(times), asynchronous=launch > 0, launch=launch * MS)
+
+
+def test_the_interval_of_a_job_has_one_update_for_all_micro_batches_and_ranks() -> None:
+    """Two products of 4 s are 1 s off, of one name: 2 s if other devices were timed, else the root
+    of 2. An update of 32 s, 16 off, is one of 4 micro-batches and of 2 ranks: 4 s and 2."""
+    graph = build_graph(
+        [
+            Node(0, Op("mm", "a"), phase="forward"),
+            Node(1, Op("mm", "b"), phase="backward"),
+            Node(2, Op("adam"), phase="optimizer"),
+        ]
+    )
+    strategy = parse_strategy("dp=2, zero=1, microbatches=4")
+    for source, product in (("pooled", 2.0), ("kernel", math.sqrt(2))):
+        durations = [Estimate(4, 3, 5, source, "product")] * 2
+        update = Estimate(32, 16, 48, "datasheet", "optimizer")
+        low, high = relative_interval(graph, [*durations, update], 0.1, strategy)
+        width = math.hypot(0.1, product / 12, 2 / 12)
+        assert (low, high) == (pytest.approx(1 - width), pytest.approx(1 + width))
+    assert relative_interval(graph, [None] * 3, 0.1, strategy) == (1.0, 1.0)
 
 
 def test_equal_stages_have_the_bubble_of_1f1b() -> None:

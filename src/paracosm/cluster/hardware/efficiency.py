@@ -130,7 +130,9 @@ class OpTime:
 
     seconds: float
     spread: float  # half-width of the 90 % interval of its logarithm
-    known: str  # "measured", "other devices" or "assumed": where the efficiency is from
+    # where it is from: the kernel was "timed" on the device; the efficiency of its class was
+    # "measured" there, on "other devices", or is "assumed"
+    known: str
 
 
 def op_time(

@@ -162,12 +162,12 @@ def sustained(device: Device) -> float:
 
 def kernel_spread(kernel: AttentionKernel | ProductKernel, device: Named) -> tuple[float, str]:
     """Return the half-width of the interval of a kernel on a device, and how its rate is known:
-    "measured" there, or on "other devices"."""
+    "timed" there, or on "other devices"."""
     if isinstance(kernel, ProductKernel):
         _, apart = _rate(kernel.rates, device)
     else:
         _, apart = _rate_of_width(kernel, device, next(iter(next(iter(kernel.rates.values())))))
-    return kernel.spread + apart * UNMEASURED, "other devices" if apart else "measured"
+    return kernel.spread + apart * UNMEASURED, "other devices" if apart else "timed"
 
 
 def _rate_of_width(kernel: AttentionKernel, device: Named, width: int) -> tuple[float, int]:

@@ -102,6 +102,13 @@ class Stack(BaseModel):
         description="generations of devices on which attention of keys and values of unequal "
         "widths writes its scores",
     )
+    common: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="half-width of the 90 % interval of what kernels that were timed on a device "
+        "err by in common; without it, that of ops by their classes",
+    )
     whole_iterations: bool = Field(
         False,
         description="whether what products and attention reach is from whole iterations of it "

@@ -16,7 +16,14 @@ from paracosm.emulation.device.op_costs import CUSTOM, OpCost, given_seconds
 from paracosm.emulation.device.recording import COPY, OP, Recording, iterations_of
 from paracosm.emulation.device.timed_ops import TimedOps, exact_seconds, timed_ops
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages
-from paracosm.profiling.datasheets import KNOWN, NONE, class_of, common_error, durations_on
+from paracosm.profiling.datasheets import (
+    KNOWN,
+    NONE,
+    class_of,
+    common_error,
+    default_stack,
+    durations_on,
+)
 from paracosm.profiling.durations import work_of
 
 if TYPE_CHECKING:
@@ -101,11 +108,14 @@ def device_durations(
         if estimate is None or not total or not estimate.duration:
             continue
         sources[estimate.source] = sources.get(estimate.source, 0.0) + share
-        kind = classes[code]
+        kind = classes[code] if estimate.source != KNOWN["timed"] else f"{classes[code]} {code}"
         below[kind] = below.get(kind, 0.0) + share * (1 - estimate.low / estimate.duration)
         above[kind] = above.get(kind, 0.0) + share * (estimate.high / estimate.duration - 1)
     by_sheet = sum(share for source, share in sources.items() if source in KNOWN.values())
-    common = by_sheet * common_error(hardware, NONE, load_efficiencies())
+    kernels = sources.get(KNOWN["timed"], 0.0) / by_sheet if by_sheet else 0.0
+    common = by_sheet * common_error(
+        *(hardware, NONE, load_efficiencies(), default_stack(), kernels)
+    )
     if timed is not None:
         common += (1 - by_sheet) * timed.common
     return DeviceDurations(

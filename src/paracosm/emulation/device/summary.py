@@ -386,7 +386,8 @@ def _origins(
 ) -> dict[str, str]:
     shares = {name: round(100 * part) for name, part in durations.sources.items()}
     known = {
-        "efficiency": "by efficiencies measured on this device",
+        "kernel": "by kernels timed on this device",
+        "efficiency": "by efficiencies measured on it",
         "pooled": "by those of other devices",
         "datasheet": "by those of another class of ops",
     }
