@@ -66,7 +66,7 @@ DEFAULTS: list[tuple[list[str], list[str], str, str]] = [
     (CAPTURED, ["--dropout"], "by default", "dropout no"),
     ([*CAPTURED, "--batch", "1"], ["--launch", "200us"], "launching an op", "5 us"),
     # Of a job.
-    (JOB[:-4] + JOB[-2:], ["--batch", "4"], "batch", "64"),
+    (JOB[:-4] + JOB[-2:], ["--batch", "4"], "batch", "1"),
     (JOB, ["--strategy", "fsdp"], "strategy", "dp=8"),
     (JOB, ["--shape", "512"], "shape", "2048"),
     (JOB, ["--duration-cv", "0.5"], "by default", "duration cv 0"),

@@ -81,7 +81,8 @@ class PredictConfig(PredictionFields):
         64,
         ge=1,
         le=MOST_ELEMENTS,
-        description="examples per forward and backward pass of a replica, or per profiled step",
+        description="examples per forward and backward pass of a replica, or per profiled step "
+        "(64; of a published model 1)",
     )
     global_batch: int | None = Field(
         None,
@@ -210,6 +211,8 @@ class PredictConfig(PredictionFields):
             sizes = "x".join(map(shown, self.shape))
             raise ValueError(f"shape: sizes are 1 to {MOST_ELEMENTS:,}, not {sizes}")
         self.refuse_idle()
+        if "batch" not in self.model_fields_set and self._is_published:
+            self.__dict__["batch"] = 1  # most devices have no room for 64 sequences
         if self.exact and self.new_ops in ("estimate", "refuse"):
             raise ValueError(
                 f"exact profiles missing ops and new_ops {self.new_ops} does not: give one of them"

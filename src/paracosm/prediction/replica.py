@@ -390,6 +390,9 @@ def _sources(replica: TimedReplica, config: PredictConfig) -> dict[str, str]:
     }
     if hardware.node is not None:
         found["node"] = hardware.node.source
+    offloads = config.is_on_cluster and config.jobs[-1][1].offload_optimizer
+    if hardware.host is not None and offloads:
+        found["host"] = f"{hardware.host.title}: {hardware.host.source}"
     found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
     if correction.origin:
         found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
