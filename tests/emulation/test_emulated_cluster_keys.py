@@ -230,7 +230,10 @@ def test_a_slower_node_computes_so_much_longer() -> None:
     [
         ({"cluster": cluster(servers=1)}, "servers: an emulated job has ranks only"),
         ({"cluster": cluster(servers=1, placement="workers")}, "servers: an emulated job has"),
-        ({"cluster": cluster(workers=[{"count": 4, "speed": 2}])}, "speed: worker 0 is real"),
+        (
+            {"cluster": cluster(workers=[{"count": 4, "speed": 2}]), "live": True},
+            "speed: worker 0 is real",
+        ),
         ({"cluster": cluster(**HALF), "mode": "wire"}, "duplex: half has no model in mode wire"),
         (
             {"cluster": cluster(), "sharing": "serial"},

@@ -126,6 +126,34 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
+def test_stages_of_a_pipeline_that_run_one_after_the_other(tmp_path: Path) -> None:
+    script, out = tmp_path / "script.py", tmp_path / "run"
+    text = SLOW_STAGES.replace(", input_args=(example,)", "")  # stages are told by those that ran
+    text = text.replace("step(torch.ones(4, 4))", "step(torch.ones(4, 4), target=torch.ones(4, 4))")
+    script.write_text(text.replace("sleep(0.02)", "sleep([0.02, 0.04, 0.06, 0.02][rank])"))
+    command = [sys.executable, "-m", "paracosm.cli.app", "emulate", "--json"]
+    flags = ["--world-size", "4", "--communication", "none", "--kinds", "--out", str(out)]
+    done = subprocess.run(
+        [*command, *flags, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["rank"] == [0, 1, 2, 3]
+    # Four micro-batches through the third stage, and one through all the others
+    assert 0.32 <= summary["iteration_time"]["median"] < 0.4
+    again = subprocess.run(
+        [*command, str(out), "--what-if", "workers 1..2: compute 2x faster"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    # 20, 20, 30, 20 ms
+    assert 0.18 <= json.loads(again.stdout)["iteration_time"]["median"] < 0.24
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["backend", "wire"])
 def test_the_bubble_of_a_pipeline_shows(tmp_path: Path, mode: str) -> None:
     script = tmp_path / "script.py"

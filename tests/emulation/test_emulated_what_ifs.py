@@ -37,7 +37,8 @@ def job(**given: Any) -> EmulateConfig:
             {**LINKS, "what_if": "workers 4..9: compute 2x slower"},
             "there are workers 0 to 7, not 9",
         ),
-        ({**LINKS, "what_if": "worker 0: compute 2x slower"}, "rank 0 is real"),
+        ({**LINKS, "live": True, "what_if": "compute: 2x slower"}, "rank 0 is real"),
+        ({**LINKS, "what_if": "worker 0: compute none"}, "none is for all of them"),
         ({**LINKS, "rank": 3, "what_if": "workers 1..4: +1ms"}, "rank 3 is real"),
         (
             {"world_size": 8, "what_if": "link 0-1: bandwidth 4x slower"},
@@ -99,7 +100,7 @@ def test_what_does_not_fit_the_job(given: dict[str, Any], message: str) -> None:
 
 def test_stragglers_are_checked_with_the_peers() -> None:
     with pytest.raises(InputError, match="rank 0 is real"):
-        peers_of(job(world_size=8, what_if="worker 0: compute 2x slower"), 0, 0)
+        peers_of(job(world_size=8, live=True, what_if="worker 0: compute 2x slower"), 0, 0)
 
 
 def cost(config: EmulateConfig, *members: int, kind: str = "all_reduce") -> tuple[float, float]:

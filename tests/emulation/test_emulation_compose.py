@@ -97,6 +97,19 @@ def test_a_wait_lasts_until_what_it_waits_for_is_done() -> None:
     assert iteration_times(compose(job(**LINK), 0, script.records)) == pytest.approx([46 * MS] * 2)
 
 
+def test_faster_computing_leaves_what_communication_takes() -> None:
+    script = Script()
+    bucketed(script)
+    faster = compose(job(**LINK, what_if=["compute: 50x faster"]), 0, script.records)
+    # The buckets are asked for at 0.4 and 0.7 ms, and share the port until 20.1 and 20.4 ms; half
+    # of the handling, which is computing, follows on the second.
+    assert iteration_times(faster) == pytest.approx([20.42 * MS] * 2)
+    # Others that compute half as long wait for this rank; those that compute twice as long make
+    # it wait: it has computed 40 ms in all when it waits.
+    own = compose(job(**LINK, what_if=["worker 0: compute 2x slower"]), 0, script.records)
+    assert iteration_times(own) == pytest.approx([84 * MS] * 2)
+
+
 def test_without_communication_only_computing_is_left() -> None:
     script = Script()
     bucketed(script)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from paracosm.emulation import run
+from paracosm.emulation import job
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.run import run_job
+from paracosm.emulation.job import run_job
 
 PATIENCE = 20.0  # seconds
 
@@ -25,11 +25,11 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     """What runs as each rank, in the shell."""
     commands: dict[int, str] = {}
 
-    def start(config: Any, seed: int, rank: int, *_: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sh", "-c", commands[rank]], process_group=0)
+    def start(setting: Any, *_: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sh", "-c", commands[setting.rank]], process_group=0)
 
-    monkeypatch.setattr(run, "_start_rank", start)
-    monkeypatch.setattr(run, "_start_emulator", lambda *_: None)
+    monkeypatch.setattr(job, "_start_rank", start)
+    monkeypatch.setattr(job, "_start_emulator", lambda *_: None)
     return commands
 
 
@@ -41,7 +41,7 @@ def config_of(*ranks: int) -> EmulateConfig:
 def test_the_exit_code_is_that_of_the_rank_that_failed(
     ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_GRACE", 0.2)
+    monkeypatch.setattr(job, "_GRACE", 0.2)
     ranks |= {0: "exec sleep 60", 3: "exit 7", 5: "exit 0"}
     ended = run_job(config_of(0, 3, 5), 0, tmp_path, lambda _: None)
     assert (ended.exit_code, ended.interrupted) == (7, False)  # not that of 0, which is killed
@@ -88,16 +88,17 @@ import os
 import sys
 from pathlib import Path
 
-from paracosm.emulation import run
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation import job
+from paracosm.emulation.config import EmulateConfig, Setting
 
 what, folder = sys.argv[1], Path(sys.argv[2])
 (folder / "script.py").write_text("import time\\ntime.sleep(60)")
 config = EmulateConfig(script=folder / "script.py", world_size=4, mode="wire")
 if what == "rank":
-    run._start_rank(config, 0, 0, folder, 1, run._Job(), contextlib.ExitStack(), None)
+    setting = Setting(config, 0, 0, folder / "rank0.records", os.getpid())
+    job._start_rank(setting, 1, job._Job(), contextlib.ExitStack())
 else:
-    run._start_emulator(config, 0, folder, 1, run._Job())
+    job._start_emulator(config, 0, folder, 1, job._Job())
 os._exit(0)
 """
 
@@ -114,14 +115,14 @@ def test_what_a_launcher_started_as_it_was_killed_ends(what: str, tmp_path: Path
 def test_a_rank_whose_emulator_failed_is_not_left_waiting(
     ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_GRACE_ALONE", 0.3)
+    monkeypatch.setattr(job, "_GRACE_ALONE", 0.3)
     ranks |= {0: "exec sleep 60", 3: "exec sleep 60"}
 
     def dies(config: Any, seed: int, folder: Path, port: int, job: Any) -> Any:
         job.emulator = subprocess.Popen(["sh", "-c", "exit 1"])
         return job.emulator
 
-    monkeypatch.setattr(run, "_start_emulator", dies)
+    monkeypatch.setattr(job, "_start_emulator", dies)
     begun = time.monotonic()
     ended = run_job(config_of(0, 3), 0, tmp_path, lambda records: None)
     assert time.monotonic() - begun < PATIENCE

@@ -8,8 +8,9 @@ import pytest
 
 from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.job import Ended
 from paracosm.emulation.result import EmulationResult
-from paracosm.emulation.run import Ended, run_emulation
+from paracosm.emulation.run import run_emulation
 from paracosm.emulation.view import FIGURES, sentence, tables
 from paracosm.results import EmulationSummary
 from paracosm.validation import validated

@@ -92,7 +92,7 @@ LONG = (
     "measure link --kinds host-copy --sizes 1KiB --seconds 10ms",
     "calibrate --seconds 1s --connections 1 --parsing none",
     "calibrate link {out}/link.yaml --seconds 0.05s",
-    "emulate --world-size 4 --bandwidth 1Gbit/s {script}",
+    "emulate --kinds --world-size 4 --bandwidth 1Gbit/s {script}",
     "emulate --world-size 4 --mode wire {script}",
     "emulate {emulated} --world-size 8 --bandwidth 1Gbit/s",
 )

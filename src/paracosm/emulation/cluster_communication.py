@@ -12,11 +12,10 @@ from paracosm.cluster.collectives import collective_times
 from paracosm.cluster.link import Hierarchical
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.group_cache import GroupCache
+from paracosm.emulation.records import ROOTED
 from paracosm.errors import InputError
 from paracosm.network import Stations
 
-# Kinds whose time depends on who the root is: it comes first among the workers.
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _MOST_COSTS = 100_000  # of one group; some scripts have another size in every step
 
 TimeOf = Callable[[float], float]
@@ -118,7 +117,8 @@ class _Group:
         return Cost(fixed, busy, self._port, bandwidth=width)
 
     def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
-        first = self.members.index(root) if kind in _ROOTED and root >= 0 else 0
+        # The root comes first among the workers.
+        first = self.members.index(root) if kind in ROOTED and root >= 0 else 0
         if (kind, first) not in self.ways:
             workers = self.members[first:] + self.members[:first]
             algorithm = self.model.algorithms.get(kind, "auto")

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from math import inf
+from operator import attrgetter, itemgetter
 
 from paracosm.emulation.communication import communication_of, done_as
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.peers import peers_of
+from paracosm.emulation.cost import Cost
+from paracosm.emulation.kinds import kind_of_each
+from paracosm.emulation.meetings import Meetings
+from paracosm.emulation.peers import peers_of, time_factors
 from paracosm.emulation.pipeline import Pipeline
-from paracosm.emulation.ports import Ports, Span
+from paracosm.emulation.ports import Span
 from paracosm.emulation.records import (
     GLOO_WORKERS,
+    MESSAGES,
     Collective,
     Group,
     Iteration,
@@ -35,34 +40,56 @@ _Event = Collective | Wait | Iteration | PipelineStep
 def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list[Record]:
     """Return the records of the job that `config` describes, from those of a measuring run.
 
-    Both have the same world and script; all else may differ.
+    Both have the same world and script; all else may differ. Of several ranks, which have run one
+    after the other, each stands for those like it, and waits for the others.
     """
-    groups = {each.name: each for each in records if isinstance(each, Group)}
-    job = _Job(config, seed, groups, _core_use(records))
-    for begin, end, event in sorted(map(_timed, filter(_is_event, records)), key=itemgetter(0, 1)):
-        job.play(begin, end, event)
-    return [*(each for each in records if not _is_event(each)), *job.records()]
+    ranks = composed_ranks(records) or list(config.rank)
+    kind_of = kind_of_each(records, config.world) if len(ranks) > 1 else None
+    meetings = Meetings(config, {} if kind_of is None else _groups(records, ranks), kind_of)
+    job = [_Rank(config, seed, rank, records, meetings) for rank in ranks]
+    origin = min((rank.begins for rank in job), default=0.0)
+    for rank in job:
+        rank.begin(origin)
+    while True:
+        for rank in job:
+            if rank.next is None or meetings.moved:
+                rank.look_ahead()
+        meetings.moved = False
+        first = min(job, key=attrgetter("next"))
+        if first.next == inf:
+            break
+        first.play()
+    has_failed = any(isinstance(each, Note) and each.grave for each in records)
+    notes = [note for rank in job for note in rank.notes() if not (has_failed and note.grave)]
+    done = [record for rank in job for record in rank.records()]
+    return [*(each for each in records if not isinstance(each, _Event)), *done, *notes]
 
 
-def _core_use(records: Sequence[Record]) -> float:
+def composed_ranks(records: Sequence[Record]) -> list[int]:
+    """Return the ranks that have recorded what they do, ascending."""
+    return sorted({each.rank for each in records if isinstance(each, _Event)})
+
+
+def _groups(records: Sequence[Record], ranks: Sequence[int]) -> dict[int, list[Group]]:
+    return {
+        rank: [each for each in records if isinstance(each, Group) and each.rank == rank]
+        for rank in ranks
+    }
+
+
+def _core_use(ends: Sequence[Iteration]) -> float:
     """Return the share of the time from the first to the last iteration that was computing."""
-    ends = [each for each in records if isinstance(each, Iteration)]
     passed = ends[-1].end - ends[0].end if ends else 0.0
     return min((ends[-1].cpu - ends[0].cpu) / passed, 1.0) if passed > 0 else 1.0
 
 
-def _is_event(record: Record) -> bool:
-    return isinstance(record, _Event)
-
-
-def _timed(event: Record) -> tuple[float, float, Record]:
+def _timed(event: _Event) -> tuple[float, float, _Event]:
     if isinstance(event, Collective):
         return event.asked, event.done, event
     if isinstance(event, Wait):
         return event.begin, event.end, event
     if isinstance(event, PipelineStep):
         return event.begin, event.begin, event
-    assert isinstance(event, Iteration)
     return event.end, event.end, event
 
 
@@ -71,12 +98,11 @@ class _Load:
     """The core time that a collective takes from the rank, evenly while it is under way."""
 
     span: Span
-    entered: float
     work: float  # seconds of the core
 
     @property
     def begun(self) -> float:
-        return max(self.span.begun, self.entered)
+        return max(self.span.begun, self.span.entered)
 
     def share(self, now: float) -> float:
         return self.work / (self.span.done - self.begun) if self.begun <= now else 0.0
@@ -91,11 +117,12 @@ class _Core:
 
     def computed(self, now: float, work: float) -> float:
         """Return when `work` seconds of computing that begin now are done."""
-        while self.loads and work > 0:
-            self.loads = [each for each in self.loads if each.span.done > now]
-            taken = min(sum(each.share(now) for each in self.loads), 1.0)
+        loads = self.loads
+        while loads and work > 0:
+            loads = [each for each in loads if each.span.done > now]
+            taken = min(sum(each.share(now) for each in loads), 1.0)
             left = 1.0 - self.use * taken
-            changes = [each.begun if each.begun > now else each.span.done for each in self.loads]
+            changes = [each.begun if each.begun > now else each.span.done for each in loads]
             until = min(changes, default=now)
             if left * (until - now) >= work or not changes:
                 return now + work / (left or 1.0)
@@ -103,104 +130,193 @@ class _Core:
             now = until
         return now + work
 
+    def forget(self, now: float) -> None:
+        """Leave out what is over."""
+        self.loads = [each for each in self.loads if each.span.done > now]
 
-class _Job:
+
+class _Rank:
+    """A rank that has run: it is played event by event, at the instants of the whole job."""
+
     def __init__(
-        self, config: EmulateConfig, seed: int, groups: dict[str, Group], core_use: float
+        self,
+        config: EmulateConfig,
+        seed: int,
+        rank: int,
+        records: Sequence[Record],
+        meetings: Meetings,
     ) -> None:
-        (self._rank,) = config.rank
-        self._config = config
-        self._groups = groups
+        own = [each for each in records if isinstance(each, Group | _Event) and each.rank == rank]
+        events = [each for each in own if not isinstance(each, Group)]
+        self._rank, self._config, self._meetings = rank, config, meetings
+        self._events = sorted(map(_timed, events), key=itemgetter(0, 1))
+        self._groups = {each.name: each for each in own if isinstance(each, Group)}
         self._communication = communication_of(config)
-        self._peers = peers_of(config, self._rank, seed)
-        self._ports = Ports(config.shared)
-        self._core = _Core(core_use)
-        self._now: float | None = None
-        self._reached = 0.0  # on the clock of the measurement
+        self._peers = peers_of(config, rank, seed)
+        self._slower = float(time_factors(config)[rank])
+        self._core = _Core(_core_use([each for each in events if isinstance(each, Iteration)]))
+        self._place = 0
+        self._now = 0.0
+        self._reached = self.begins  # on the clock of the measurement
         self._under_way: dict[tuple[str, int], Span] = {}  # without a wait so far
-        self._asked: list[tuple[Collective, float, float, Span]] = []
+        self._asked: list[tuple[Collective, float, Span]] = []
         self._others: list[Record] = []
         self._pipelines: dict[tuple[int, ...], Pipeline] = {}
+        self.next: float | None = None
+        """When its next event takes place, as far as is known; infinite while it waits for a rank
+        that has not come, and at the end; None where that is to be worked out again."""
 
-    def play(self, begin: float, end: float, event: Record) -> None:
-        now = begin if self._now is None else self._now
-        if self._now is not None and begin > self._reached:
-            now = self._core.computed(now, begin - self._reached)
-        handling = end - max(begin, self._reached)
+    @property
+    def begins(self) -> float:
+        """When its first event began, on the clock of the measurement; infinite without any."""
+        return self._events[0][0] if self._events else inf
+
+    def begin(self, now: float) -> None:
+        self._now = now
+
+    def look_ahead(self) -> None:
+        """Find out when the next event takes place: of a wait, when it ends."""
+        self.next = inf
+        if self._place < len(self._events):
+            begin, _, event = self._events[self._place]
+            self.next = self._arrival(begin)
+            if isinstance(event, Wait):
+                self.next, _ = self._waited(event, self.next, self._handling)
+
+    def play(self) -> None:
+        """Let the next event take place."""
+        begin, end, event = self._events[self._place]
+        now, handling = self._arrival(begin), self._handling
         self._reached = max(self._reached, end)
+        self._place += 1
         if isinstance(event, Collective):
             self._ask(event, now)
         elif isinstance(event, Wait):
-            since, now = now, self._waited(event, now, max(handling, 0.0))
+            since, (now, over) = now, self._waited(event, now, handling)
+            for key in over:
+                del self._under_way[key]
             self._others.append(replace(event, begin=since, end=now))
             self._peers.resumed(now)
         elif isinstance(event, PipelineStep):
-            known = self._pipelines.setdefault(event.ranks, Pipeline(event, (self._rank,)))
-            known.begin(event, now)
-        elif isinstance(event, Iteration):
-            self._others.append(replace(event, end=now, core_wait=0.0))
+            self._meetings.begin_step(self._step(event), self._pipelines, now)
+        else:
+            cpu = event.cpu * self._slower
+            self._others.append(replace(event, end=now, cpu=cpu, core_wait=0.0))
             self._peers.iteration_ended(now)
-        self._now = now
+        self._core.forget(now)
+        self._now, self.next = now, None
 
     def records(self) -> list[Record]:
-        """Return the replayed records, with a note of the first collective beyond its timeout."""
-        found = [
-            replace(
-                each,
-                asked=now,
-                entered=entered,
-                begun=span.begun,
-                done=span.done,
-                worker=span.worker,
-            )
-            for each, now, entered, span in self._asked
-        ]
-        too_long = (each.beyond(self._groups[each.group].timeout) for each in found)
-        notes = [Note(self._rank, False, text) for text in too_long if text]
-        return [*found, *self._others, *notes[:1]]
+        """Return the replayed records; what never met all its members is left out."""
+        return [*map(_replayed, self._ended()), *self._others]
+
+    def notes(self) -> list[Note]:
+        """Return a note of the first collective beyond its timeout, and of one that nobody meets.
+
+        The second is grave: the job ends there.
+        """
+        too_long = (
+            _replayed(each).beyond(self._groups[each[0].group].timeout) for each in self._ended()
+        )
+        found = [Note(self._rank, False, text) for text in too_long if text][:1]
+        if self._place < len(self._events):
+            missing = [event for event, _, span in self._asked if span.done == inf]
+            found += [Note(self._rank, True, _unmet(event)) for event in missing[:1]]
+        return found
+
+    def _ended(self) -> list[tuple[Collective, float, Span]]:
+        return [each for each in self._asked if each[2].done < inf]
+
+    def _arrival(self, begin: float) -> float:
+        """Return when the rank comes to what began at an instant of the measurement."""
+        if begin <= self._reached:
+            return self._now
+        return self._core.computed(self._now, (begin - self._reached) * self._slower)
+
+    @property
+    def _handling(self) -> float:
+        begin, end, _ = self._events[self._place]
+        return max(end - max(begin, self._reached), 0.0) * self._slower
+
+    def _step(self, event: PipelineStep) -> PipelineStep:
+        forward, backward = event.forward * self._slower, event.backward * self._slower
+        return replace(event, forward=forward, backward=backward)
 
     def _ask(self, event: Collective, now: float) -> None:
         group, kind = self._groups[event.group], event.kind
         by_gloo = event.worker == -GLOO_WORKERS
         whose = group.members, event.size, self._rank, event.peer
         cost = self._communication.cost(kind, *whose, by_gloo)
-        entered = self._peers.entered(kind, group.members, event.peer, now)
-        to_or_from = kind in ("send", "recv") and event.peer
-        pipeline = next(
-            (each for each in self._pipelines.values() if each.has(self._rank, to_or_from)), None
-        )
-        if pipeline is not None and kind == "recv":
-            hop = cost.fixed + cost.busy + cost.after
-            entered = max(entered, pipeline.ready(event.peer, self._rank, hop) or entered)
+        met = self._meetings.of(event, self._rank)
+        together = group.members if met is None else met.alike
+        entered = self._peers.entered(kind, together, event.peer, now)
+        if met is None and kind in MESSAGES:
+            entered = max(entered, self._pipeline_ready(event, cost) or entered)
         work = self._core_time(done_as(kind, by_gloo), event.size, len(group.members))
         cost = replace(cost, busy=max(cost.busy, work))  # no link is faster than who feeds it
-        is_message = kind in ("send", "recv")
-        pool = (event.group, kind, event.peer) if is_message else (event.group,)
-        count = 1 if is_message else self._config.comm_workers or -event.worker
-        span = self._ports.ask(event.group, pool, count, now, entered, cost)
-        if pipeline is not None and kind == "send":
-            pipeline.sent(self._rank, event.peer, span.done)
+        count = self._config.comm_workers or -event.worker
+        span = self._meetings.ask(event, self._rank, met, now, entered, cost, count)
+        if met is None and kind == "send":
+            pipeline = self._pipeline(event)
+            if pipeline is not None:
+                pipeline.sent(self._rank, event.peer, span.done)
         if work:
-            self._core.loads.append(_Load(span, entered, work))
+            self._core.loads.append(_Load(span, work))
         self._under_way[event.group, event.number] = span
-        self._asked.append((event, now, entered, span))
+        self._asked.append((event, now, span))
 
-    def _waited(self, event: Wait, now: float, handling: float) -> float:
-        """Return when a wait ends that handles its results for `handling` seconds in total."""
-        if event.group:
-            span = self._under_way.pop((event.group, event.number), None)
-            spans = [] if span is None else [span]
-        else:
-            spans = list(self._under_way.values())
-            self._under_way.clear()
-        for span in spans:
-            now = self._core.computed(max(now, span.done), handling / len(spans))
-        return now if spans else self._core.computed(now, handling)
+    def _pipeline(self, event: Collective) -> Pipeline | None:
+        """Return the pipeline in which a message passes between this rank and an emulated one."""
+        pipelines = self._pipelines.values()
+        return next((each for each in pipelines if each.has(self._rank, event.peer)), None)
+
+    def _pipeline_ready(self, event: Collective, cost: Cost) -> float | None:
+        pipeline = self._pipeline(event)
+        if pipeline is None or event.kind != "recv":
+            return None
+        return pipeline.ready(event.peer, self._rank, cost.fixed + cost.busy + cost.after)
+
+    def _waited(
+        self, event: Wait, now: float, handling: float
+    ) -> tuple[float, list[tuple[str, int]]]:
+        """Return when a wait ends that handles its results for `handling` seconds in total.
+
+        And what it was for.
+        """
+        keys = [(event.group, event.number)] if event.group else list(self._under_way)
+        keys = [key for key in keys if key in self._under_way]
+        for key in keys:
+            done = self._under_way[key].done
+            if done == inf:
+                return inf, keys
+            now = self._core.computed(max(now, done), handling / len(keys))
+        return now if keys else self._core.computed(now, handling), keys
 
     def _core_time(self, kind: str, size: int, members: int) -> float:
         if self._config.core_bandwidth is None or members < 2:
             return 0.0
         return _bytes_moved(kind, size, members) / self._config.core_bandwidth
+
+
+def _replayed(asked: tuple[Collective, float, Span]) -> Collective:
+    event, now, span = asked
+    return replace(
+        event,
+        asked=now,
+        entered=span.entered,
+        begun=span.begun,
+        done=span.done,
+        worker=span.worker,
+    )
+
+
+def _unmet(event: Collective) -> str:
+    other = f" with rank {event.peer}" if event.peer >= 0 else ""
+    return (
+        f"{event.kind} number {event.number} of group {event.group}{other} at "
+        f"{event.site or 'an unknown line'} meets no call of the other ranks that ran: they took "
+        "other paths, so the job ends there; see whether the script branches on what it receives"
+    )
 
 
 def _bytes_moved(kind: str, size: int, members: int) -> float:

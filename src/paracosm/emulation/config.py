@@ -126,7 +126,14 @@ class EmulateConfig(ClusterFields):
         None, description="ranks of the job (the workers of the cluster file)"
     )
     rank: Annotated[tuple[int, ...], BeforeValidator(_ranks)] = Field(
-        (0,), description="which rank is real; several, as 0,3, in wire mode"
+        (0,),
+        description="which rank is real; several, as 0,3: at a time in wire mode, one after the "
+        "other in backend mode, each for those like it",
+    )
+    kinds: bool = Field(
+        False,
+        description="backend mode: run a rank of each kind, as the stages of a pipeline, one after "
+        "the other, from the first that rank names on; iterations of all of them are put together",
     )
     mode: Literal["backend", "wire"] = Field(
         "backend",
@@ -277,6 +284,16 @@ class EmulateConfig(ClusterFields):
         return world
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether several ranks are run, one after the other, and their job is put together."""
+        return self.mode == "backend" and (self.kinds or len(self.rank) > 1)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether computing is measured and iterations are put together, on a CPU."""
+        return self.mode == "backend" and not (self.live or self.nccl)
+
+    @property
     def ranks_per_machine(self) -> int:
         """How many ranks one machine has: LOCAL_WORLD_SIZE of the script's environment."""
         return self._ranks_per_machine or 1
@@ -345,10 +362,10 @@ class EmulateConfig(ClusterFields):
             raise ValueError("rank: at least one rank is real")
         if len(set(self.rank)) < len(self.rank):
             raise ValueError("rank: a rank is named twice")
-        if len(self.rank) > 1 and self.mode == "backend":
+        if len(self.rank) > 1 and self.mode == "backend" and (self.live or self.nccl):
             raise ValueError(
-                "rank: in backend mode one rank is real, since there are no messages: --mode wire "
-                "supports several"
+                "rank: several ranks run one after the other, and none can wait for another: leave "
+                "--live and --nccl out, or add --mode wire"
             )
         if self.delays is not None and (self.mode == "wire" or self.live or self.nccl):
             raise ValueError(
@@ -365,14 +382,16 @@ class EmulateConfig(ClusterFields):
         else:
             own = {"algorithm", "comm_workers", "live", "core_bandwidth", "measured"}
             idle["in mode wire gloo itself decides"] = own
+            idle["in mode wire real ranks run at a time: name them, as --rank 0,3"] = {"kinds"}
             idle["it is mode backend's"] = {"nccl"}
         if self.live:
             idle["with live, computing takes its time on this machine"] = {
                 "core_bandwidth",
                 "measured",
+                "kinds",
             }
         if self.nccl:
-            own = {"comm_workers", "live", "core_bandwidth", "measured"}
+            own = {"comm_workers", "live", "core_bandwidth", "measured", "kinds"}
             idle["with nccl PyTorch's own streams decide"] = own
         if self.cluster is not None:
             idle["the cluster file defines it"] = set(LINK_FIELDS)
@@ -411,6 +430,7 @@ class Setting:
     records: Path  # file that it writes its records to
     launcher: int | None = None  # id of the process that this one ends with
     device: RecordedDevice | None = None  # that is not there; None where the script really computes
+    messages: Path | None = None  # folder of what ranks that were run before have sent
 
     def environment(self) -> dict[str, str]:
         """Return the variables that pass this on and, as torchrun does, identify a real rank."""

@@ -30,42 +30,64 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     elif config.compute_jitter is not None:
         drawn = config.compute_jitter.distribution
         jitter = DrawnJitter(drawn, RankRng(seed, (EmulationStream.JITTER,)), world)
-    real = {rank, *config.rank}
-    factors = _time_factors(config)
     late = []
     for each in config.changes("workers"):
-        if each.what == "count":
+        if each.what != "late":
             continue
         ranks = each.numbers(world)
         for own in config.rank:
             if own in ranks:
                 raise each.error(
-                    f"rank {own} is real, it computes as fast as this machine does; only emulated "
-                    "ranks can be made stragglers"
+                    f"rank {own} is real, it comes when its script comes; only emulated ranks can "
+                    "be late"
                 )
-        if each.what == "compute":
-            factors[ranks.start : ranks.stop] *= each.factor
-            continue
         text = each.added if isinstance(each.added, str) else f"{each.added!r}s"
         try:
             late.append((ranks, parse_random_delay(text).distribution))
         except InputError as error:
             raise each.error(str(error)) from None
-    return Peers(world, real, seed, config.skew, jitter, factors, late)
+    factors = time_factors(config)
+    # A real rank whose computing takes no time is alone with that only if all are
+    relative = factors / factors[rank] if factors[rank] > 0 else np.ones(world)
+    return Peers(world, {rank, *config.rank}, seed, config.skew, jitter, relative, late)
 
 
-def _time_factors(config: EmulateConfig) -> Floats:
+def time_factors(config: EmulateConfig) -> Floats:
+    """Return how many times as long each rank computes as measured here, shape (world,).
+
+    It is the slowness of its node, and what changes of its computing make of that.
+
+    Raises:
+        InputError: that of a real rank would change, where its script takes its real time.
+    """
     cluster = config.resolve_cluster()
-    if cluster is None:
-        return np.ones(config.world)
-    speeds = np.array([cluster.node(name).speed for name in cluster.workers])
+    speeds = np.ones(config.world)
+    if cluster is not None:
+        speeds = np.array([cluster.node(name).speed for name in cluster.workers])
+    factors = 1 / speeds
     for rank in config.rank:
-        if speeds[rank] != 1:
+        if speeds[rank] != 1 and not config.is_composed:
             raise InputError(
                 f"cluster: speed: worker {rank} is real and computes at this machine's speed, "
                 f"which is 1, not {speeds[rank]:g}"
             )
-    return 1 / speeds
+    for each in config.changes("workers"):
+        if each.what != "compute":
+            continue
+        ranks = each.numbers(config.world)
+        real = [rank for rank in config.rank if rank in ranks]
+        if real and not config.is_composed:
+            raise each.error(
+                f"rank {real[0]} is real, it computes as fast as this machine does; only emulated "
+                "ranks can be made stragglers, or leave --live, --nccl and --mode wire out"
+            )
+        if real and not each.factor and len(ranks) < config.world:
+            raise each.error(
+                f"rank {real[0]} is real, and how long others compute is known by it: "
+                "compute: none is for all of them"
+            )
+        factors[ranks.start : ranks.stop] *= each.factor
+    return factors
 
 
 @dataclass(frozen=True)

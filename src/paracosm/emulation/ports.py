@@ -29,12 +29,13 @@ from paracosm.network.serial import SerialTraffic
 class Span:
     worker: int  # which one of its group
     begun: float  # when it took the collective up
-    done: float  # when the collective is done
+    done: float  # when the collective is done; infinite while it waits for a member
+    entered: float = inf  # when the last of its members came
     on_earlier: Callable[[], None] | None = None  # called when that moves to an earlier instant
 
 
 class Ports:
-    """The links of a rank, shared by all its process groups, and the groups' comm workers."""
+    """The links of ranks, shared by all their process groups, and the groups' comm workers."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -46,7 +47,8 @@ class Ports:
         self._state = _State(traffic)
         self._asked = 0
         self._workers: dict[Hashable, int] = {}
-        self._stations: dict[tuple[Hashable, float], int] = {}
+        self._stations: dict[tuple[Hashable, Hashable, float], int] = {}
+        self._awaited: dict[Span, _Task] = {}  # whose last member has not come yet
 
     def ask(
         self,
@@ -54,8 +56,9 @@ class Ports:
         pool: Hashable,
         count: int,  # size of the pool, used on its first call
         asked: float,  # when it was asked for; calls come in this order, or nearly
-        entered: float,  # when the last of the other members came to it
+        entered: float,  # when the last of the other members came to it; infinite: `enter` says it
         cost: Cost,  # what it costs from then on
+        rank: int = -1,  # whose links it needs, where several ranks are followed
     ) -> Span:
         """Give a collective or message to the first comm worker of its pool that is free.
 
@@ -73,7 +76,9 @@ class Ports:
             first = self._workers.get(group, 0)
             self._workers[group] = first + count
             state.free[pool] = list(range(first, first + count))
-        task = self._task(pool, asked, entered, cost)
+        task = self._task(pool, asked, entered, cost, self._stations_of(pool, cost, rank))
+        if task.entered is None:
+            self._awaited[task.span] = task
         others = [(other.span, other.span.done) for other in state.tasks()]
         state.take(task)
         state.copy().run(LAST_INSTANT)
@@ -82,12 +87,34 @@ class Ports:
                 span.on_earlier()
         return task.span
 
-    def _task(self, pool: Hashable, asked: float, entered: float, cost: Cost) -> _Task:
+    def need(self, span: Span, rank: int, cost: Cost) -> None:
+        """Let what waits for its last member, a message, need the links of that one, too."""
+        task = self._awaited[span]
+        if task.stations:
+            task.stations += self._stations_of(task.pool, cost, rank)
+
+    def enter(self, span: Span, now: float, entered: float) -> None:
+        """Say, at `now`, when the last member came to what was asked for without that."""
+        state, task = self._state, self._awaited.pop(span)
+        state.run(state.instant(now))
+        span.entered, task.entered = entered, state.instant(entered)
+        if task in state.waiting:
+            state.waiting.remove(task)
+            state.prepare(task)
+        state.copy().run(LAST_INSTANT)
+
+    def _task(
+        self,
+        pool: Hashable,
+        asked: float,
+        entered: float,
+        cost: Cost,
+        stations: tuple[int, ...],
+    ) -> _Task:
         state, number = self._state, self._asked
         self._asked += 1
-        instants = asked, state.instant(entered)
-        stations = self._stations_of(pool, cost)
-        span = Span(-1, asked, inf)
+        instants = asked, None if entered == inf else state.instant(entered)
+        span = Span(-1, asked, inf, entered)
         fixed, busy = round(cost.fixed * PICOSECONDS), round(cost.busy * PICOSECONDS)
         after = round(cost.after * PICOSECONDS)
         if not stations:
@@ -97,7 +124,7 @@ class Ports:
             demand = cost.busy * cost.share * _capacity(cost)
         return _Task(number, pool, span, *instants, fixed, stations, demand, after)
 
-    def _stations_of(self, pool: Hashable, cost: Cost) -> tuple[int, ...]:
+    def _stations_of(self, pool: Hashable, cost: Cost, rank: int) -> tuple[int, ...]:
         """Return the numbers of the links that a collective or message needs, or directions."""
         if isinstance(self._sharing, Packets) and cost.bandwidth is None:
             raise InputError(
@@ -105,13 +132,15 @@ class Ports:
                 "rank's link (Cost.bandwidth)"
             )
         capacity = _capacity(cost)
-        needed: list[tuple[Hashable, float]] = [(way, capacity) for way in directions(cost.link)]
+        needed: list[tuple[Hashable, Hashable, float]] = [
+            (rank, way, capacity) for way in directions(cost.link)
+        ]
         if cost.own or cost.share < 1:
-            needed.append((cost.own or ("share", pool), cost.share * capacity))
+            needed.append((rank, cost.own or ("share", pool), cost.share * capacity))
         for station in needed:
             if station not in self._stations:
                 self._stations[station] = len(self._stations)
-                self._state.traffic.add_station(station[1])
+                self._state.traffic.add_station(station[2])
         return tuple(self._stations[station] for station in needed)
 
 
@@ -128,7 +157,7 @@ class _Task:
     pool: Hashable
     span: Span  # what the caller knows of it
     asked: float  # seconds
-    entered: int
+    entered: int | None  # None while a member is missing
     fixed: int  # that pass before it needs its links
     stations: tuple[int, ...]  # its links, or their directions
     demand: float  # of these: bytes, or picoseconds with serial sharing
@@ -145,6 +174,7 @@ class _State:
     queues: dict[Hashable, deque[_Task]] = field(default_factory=dict)  # what waits for one
     ready: list[tuple[int, int, _Task]] = field(default_factory=list)  # heap: links from then on
     moving: dict[int, _Task] = field(default_factory=dict)  # on links, or waiting for one
+    waiting: list[_Task] = field(default_factory=list)  # for a member: they have their comm worker
 
     def instant(self, seconds: float) -> int:
         return round((seconds - self.origin) * PICOSECONDS)
@@ -154,7 +184,8 @@ class _State:
 
     def tasks(self) -> list[_Task]:
         queued = [task for queue in self.queues.values() for task in queue]
-        return [*queued, *(task for _, _, task in self.ready), *self.moving.values()]
+        ready = (task for _, _, task in self.ready)
+        return [*queued, *ready, *self.moving.values(), *self.waiting]
 
     def copy(self) -> _State:
         """Return a copy to run ahead on trial, with the same tasks and spans."""
@@ -166,6 +197,7 @@ class _State:
             {pool: queue.copy() for pool, queue in self.queues.items()},
             self.ready.copy(),
             self.moving.copy(),
+            self.waiting.copy(),
         )
 
     def run(self, until: int) -> None:
@@ -202,8 +234,16 @@ class _State:
                 del self.queues[pool]
             task.worker = task.span.worker = free.pop(0)
             task.span.begun = max(task.asked, self.seconds(self.now))
-            ready = max(self.now, self.instant(task.asked), task.entered) + task.fixed
-            heapq.heappush(self.ready, (ready, task.number, task))
+            if task.entered is None:
+                self.waiting.append(task)
+            else:
+                self.prepare(task)
+
+    def prepare(self, task: _Task) -> None:
+        """Let a task that has its comm worker and all its members need its links in time."""
+        assert task.entered is not None
+        ready = max(self.now, self.instant(task.asked), task.entered) + task.fixed
+        heapq.heappush(self.ready, (ready, task.number, task))
 
     def _start(self, task: _Task) -> None:
         if task.demand <= 0:

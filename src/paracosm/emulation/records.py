@@ -28,6 +28,10 @@ COLLECTIVES = (
 )
 """Kinds of `Collective`, which what-ifs name, too."""
 
+MESSAGES = ("send", "recv")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Those of which one member is the root."""
+
 GLOO_WORKERS = 2
 """Comm workers of a gloo group in PyTorch; NCCL has one stream."""
 

@@ -290,6 +290,7 @@ def origins(config: EmulateConfig, composed: bool = False) -> dict[str, str]:
     )
     lines = {
         "compute": f"measured: the script really runs as {real}"
+        + (", one after the other" if several and composed else "")
         + (", without waiting for collectives; iterations are put together" if composed else ""),
         "core": ""
         if config.mode == "wire" or config.nccl or config.live
@@ -303,9 +304,13 @@ def origins(config: EmulateConfig, composed: bool = False) -> dict[str, str]:
         if config.comm_workers is not None
         else "assumed: of a group 2 with gloo, 1 with nccl",
         "links of the real rank": "" if config.mode == "backend" else own_links,
-        "other ranks": _peers_text(config),
+        "other ranks": _COMPOSED + _peers_text(config)
+        if several and composed
+        else _peers_text(config),
         "values": (
-            f"assumed: every rank holds what {real} holds"
+            "assumed: to each rank that runs, as if all held what it holds"
+            if several
+            else f"assumed: every rank holds what {real} holds"
             if config.mode == "backend"
             else f"assumed: emulated ranks add nothing to sums, so DDP's gradients "
             f"are {len(config.rank)}/{config.world:,} as large as in the real job"
@@ -339,6 +344,12 @@ def _links_text(config: EmulateConfig) -> str:
     for name, seconds in (("latency", config.latency), ("overhead", config.overhead)):
         parts += [f"{name} {format_duration(seconds)}"] if seconds else []
     return f"every link {', '.join(parts)}" if parts else "links that cost nothing"
+
+
+_COMPOSED = (
+    "composed: those that run wait for each other, and stand for those that have the same place in "
+    "their groups; these are "
+)
 
 
 def _peers_text(config: EmulateConfig) -> str:

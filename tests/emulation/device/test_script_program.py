@@ -12,7 +12,7 @@ from recordings import Row, iterations, recording
 
 from paracosm.cluster import Link, switch
 from paracosm.emulation.device.durations import DeviceDurations
-from paracosm.emulation.device.program import HostCosts, ScriptJob, groups_like, script_job
+from paracosm.emulation.device.program import HostCosts, ScriptJob, script_job
 from paracosm.emulation.device.recording import (
     COLLECTIVE,
     DEVICE,
@@ -27,6 +27,7 @@ from paracosm.emulation.device.recording import (
     Call,
     Recording,
 )
+from paracosm.emulation.kinds import groups_like
 from paracosm.errors import InputError
 from paracosm.simulation import JobSchedule, replay_job
 

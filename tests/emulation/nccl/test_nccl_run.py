@@ -12,11 +12,11 @@ import pytest
 
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.job import run_job
 from paracosm.emulation.nccl import build
 from paracosm.emulation.nccl.rank import missing_keys
 from paracosm.emulation.rank.launched import launch_from
 from paracosm.emulation.records import Collective
-from paracosm.emulation.run import run_job
 from paracosm.errors import InputError
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rank_processes import LIMIT, SCRIPTS, Ran, environment
 
+from paracosm.emulation.job import _free_port
 from paracosm.emulation.records import Collective, Group, Iteration, Note, Wait
-from paracosm.emulation.run import _free_port
 
 Run = Callable[..., Ran]
 

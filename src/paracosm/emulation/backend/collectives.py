@@ -194,7 +194,9 @@ class Collectives:
         ends: list[Callable[[], None]] = []
 
         def fill() -> None:
-            ends.extend(self._runtime.sent.keep(tensor, to) for tensor in tensors)
+            for tensor in tensors:
+                ends.append(self._runtime.sent.keep(tensor, to))
+                self._runtime.pass_on(tensor, to)
 
         return self._ask("send", [], tensors, fill, peer, on_end=partial(call_all, ends))
 
@@ -203,9 +205,16 @@ class Collectives:
         members = self._member.members
         source = members[self._in_group(peer)]
         mirror = members[(2 * self._member.rank - peer) % self._ranks]
-        fills = [self._runtime.sent.receive(tensor, source, mirror) for tensor in tensors]
+        fills = [self._received(tensor, source, mirror) for tensor in tensors]
         size = _bytes(tensors)
         return self._ask("recv", tensors, [], None, peer, size, on_end=partial(call_all, fills))
+
+    def _received(self, tensor: Tensor, source: int, mirror: int) -> Callable[[], None]:
+        """Begin to receive a tensor, and return what fills it when that is waited for."""
+        told = self._runtime.passed_on(tensor, source)
+        if told is not None:
+            return partial(values.copy, tensor, told)
+        return self._runtime.sent.receive(tensor, source, mirror)
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Receive from the preceding rank, as in a ring."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
+from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
 from paracosm.emulation.backend.checks import library_of
@@ -27,6 +28,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.rank.call_site import call_site
+from paracosm.emulation.rank.messages import Messages
 from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.rank.pipelines import Neighbours
 from paracosm.emulation.rank.refusals import refuser
@@ -48,9 +50,14 @@ class GroupRuntime(ABC):
     """What process groups ask of the rank that they are in."""
 
     def __init__(
-        self, setting: Setting, recorder: RecordWriter, refuse: Callable[[str], Exception]
+        self,
+        setting: Setting,
+        recorder: RecordWriter,
+        refuse: Callable[[str], Exception],
+        messages: Messages | None = None,  # of ranks that are run one after the other
     ) -> None:
         self.setting = setting
+        self.messages = messages
         self.recorder = recorder
         self.refuse = refuse
         self.asked_backend = ""
@@ -71,7 +78,31 @@ class GroupRuntime(ABC):
 
     def may_receive(self, like: Tensor, source: int | None) -> bool:
         """Whether a rank, or any one, may have sent something like a tensor."""
-        return self.sent.has(like)
+        if self.messages is None:
+            return self.sent.has(like)
+        if source is None:
+            return False
+        if not self.messages.has_next(source):
+            self.wait_for_rank(source)
+        return self.messages.has_next(source)
+
+    def wait_for_rank(self, source: int) -> None:
+        """End the script until another rank has run, unless it has, or waits for this one."""
+        if self.messages is not None and self.messages.wait_for(source):
+            self.recorder.flush()
+            raise SystemExit(0)
+
+    def assume_shape(self, source: int) -> None:
+        """Note that a rank is taken to send what this one sends."""
+        if self.messages is not None:
+            self.messages.assumes.add(source)
+
+    def pass_on(self, tensor: Tensor, target: int) -> None:  # noqa: B027 - most keep nothing
+        """Keep what is sent for a rank that is run later."""
+
+    def passed_on(self, like: Tensor, source: int) -> Tensor | None:
+        """Return what a rank that was run before has sent; None where that is not known."""
+        return None
 
     @abstractmethod
     def join(
@@ -106,7 +137,12 @@ class Runtime(GroupRuntime):
         measures: bool = False,  # whether collectives take no time here, so that computing shows
     ) -> None:
         refuse = refuser(recorder, setting.rank, "not supported in backend mode")
-        super().__init__(setting, recorder, refuse)
+        messages = None
+        if setting.messages is not None:
+            messages = Messages(setting.messages, setting.rank)
+        super().__init__(setting, recorder, refuse, messages)
+        if messages is not None:
+            self.neighbours = RecordedNeighbours(self, messages)
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
         self._waits = waits
         self._measures = measures
@@ -139,8 +175,17 @@ class Runtime(GroupRuntime):
         for streams in self._streams.values():
             streams.collect(all_of_them=True)
         self.record_ended(inf)
+        if self.messages is not None:
+            self.messages.save()
         self.waiting.completion.close()
         self.recorder.flush()
+
+    def pass_on(self, tensor: Tensor, target: int) -> None:
+        if self.messages is not None:
+            self.messages.send(target, tensor if _is_told(tensor) else None)
+
+    def passed_on(self, like: Tensor, source: int) -> Tensor | None:
+        return None if self.messages is None else self.messages.receive(source, like)
 
     def join(
         self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
@@ -226,8 +271,9 @@ class Runtime(GroupRuntime):
     ) -> EmulatedWork:
         """Do a collective at once, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
+            flag = "--no-live" if self.setting.messages is None else "--kinds"
             raise self.refuse(
-                "use --no-live with a CUDA device, which computes in parallel with the host"
+                f"use {flag} with a CUDA device, which computes in parallel with the host"
             )
         with self._lock:
             number = member.count
@@ -263,6 +309,40 @@ class Runtime(GroupRuntime):
                 device, self.waiting.on_wait, self.setting.config.shared, self.refuse
             )
         return streams
+
+
+class RecordedNeighbours:
+    """What a stage of a pipeline learns of those of ranks that are run before or after it."""
+
+    def __init__(self, runtime: GroupRuntime, messages: Messages) -> None:
+        self._runtime, self._messages = runtime, messages
+
+    def has_next(self, source: int) -> bool:
+        return self._messages.has_next(source)
+
+    def expect(self, source: int, message: Any) -> None:
+        if isinstance(message, Tensor):
+            self._messages.expect(source, [message])
+            return
+        data, size = c10d._object_to_tensor(message, torch.device("cpu"), None)  # type: ignore[no-untyped-call]
+        self._messages.expect(source, [size, data])
+
+    def shaped_like(self, source: int, sent: Any) -> Any:
+        """Take the outputs of the stage before for like those of a stage of this rank."""
+        if sent is None:
+            self._runtime.wait_for_rank(source)
+            raise self._runtime.refuse("the shape of what a stage of a pipeline receives")
+        self._runtime.assume_shape(source)
+        return sent
+
+
+MOST_TOLD = 65_536  # numbers of a message that a rank which is run later receives
+
+
+def _is_told(tensor: Tensor) -> bool:
+    """Whether a message is kept for a rank that is run later: whole numbers, bytes, flags."""
+    is_real = tensor.is_floating_point() or tensor.is_complex()
+    return not is_real and tensor.numel() <= MOST_TOLD
 
 
 def call_all(functions: Sequence[Callable[[], None]]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from paracosm.emulation.device.program import MESSAGES, CollectiveCosts
+from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import (
     DEVICE,
     EVENT,
@@ -25,6 +25,7 @@ from paracosm.emulation.device.recording import (
     WAIT_EVENT,
     Call,
 )
+from paracosm.emulation.records import MESSAGES
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
 

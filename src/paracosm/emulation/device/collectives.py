@@ -22,15 +22,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
 from paracosm.emulation.backend import values
-from paracosm.emulation.backend.runtime import GroupRuntime, Member
+from paracosm.emulation.backend.runtime import GroupRuntime, Member, RecordedNeighbours
 from paracosm.emulation.backend.work import WaitedWork
 from paracosm.emulation.config import Setting
 from paracosm.emulation.device.assumptions import BALANCED
 from paracosm.emulation.device.choices import busiest
-from paracosm.emulation.device.messages import Messages
 from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call
 from paracosm.emulation.device.state import Device
 from paracosm.emulation.device.values import MOST_KNOWN, Values
+from paracosm.emulation.rank.messages import Messages
 from paracosm.emulation.records import Group, RecordWriter
 from paracosm.graphs.graph import Op
 
@@ -51,13 +51,13 @@ class RecordingRuntime(GroupRuntime):
         recorder: RecordWriter,
         refuse: Callable[[str], Exception],
         device: Device,
+        messages: Messages,
     ) -> None:
-        super().__init__(setting, recorder, refuse)
+        super().__init__(setting, recorder, refuse, messages)
+        self._messages = messages
+        self.neighbours = RecordedNeighbours(self, messages)
         self._writer, self._streams, self._known = device.writer, device.streams, device.values
         self._memory, self._device = device.memory, device
-        assert setting.device is not None
-        self.messages = Messages(setting.device.messages, setting.rank)
-        self.neighbours = _RecordedNeighbours(self)
         self._count = 0
         self._last_sent: dict[Any, Tensor | None] = {}
         self._awaited: list[tuple[int, bool]] = []  # by the end of the backward pass under way
@@ -129,21 +129,8 @@ class RecordingRuntime(GroupRuntime):
         self._count += 1
         return self._count - 1
 
-    def may_receive(self, like: Tensor, source: int | None) -> bool:
-        if source is None:
-            return False
-        if not self.messages.has_next(source):
-            self.wait_for_recording(source)
-        return self.messages.has_next(source)
-
-    def wait_for_recording(self, source: int) -> None:
-        """End the script until another rank is recorded, unless it was or waits for this one."""
-        if self.messages.wait_for(source):
-            self.recorder.flush()
-            raise SystemExit(0)
-
     def assume_shape(self, source: int) -> None:
-        self.messages.assumes.add(source)
+        super().assume_shape(source)
         self._known.assume(_SHAPES)
 
     def wait(self, number: int, is_on_device: bool) -> None:
@@ -187,9 +174,9 @@ class RecordingRuntime(GroupRuntime):
     ) -> None:
         """Give and take messages of tensors of the host."""
         for tensor in inputs if kind == "send" else ():
-            self.messages.send(other, tensor if tensor.numel() <= MOST_KNOWN else None)
+            self._messages.send(other, tensor if tensor.numel() <= MOST_KNOWN else None)
         for tensor in outputs if kind == "recv" else ():
-            value = self.messages.receive(other, tensor)
+            value = self._messages.receive(other, tensor)
             if value is not None:
                 tensor.data.copy_(value)
 
@@ -212,10 +199,10 @@ class RecordingRuntime(GroupRuntime):
                 self._last_sent[tensor.shape, tensor.dtype] = (
                     value if value is None else value.clone()
                 )
-                self.messages.send(other, value)
+                self._messages.send(other, value)
         elif kind == "recv":
             for tensor in outputs:
-                value = self.messages.receive(other, tensor)
+                value = self._messages.receive(other, tensor)
                 if value is None:
                     value = self._last_sent.get((tensor.shape, tensor.dtype))
                 if value is None:
@@ -224,31 +211,6 @@ class RecordingRuntime(GroupRuntime):
                     self._known.keep(tensor, value)
         elif fill is not None:
             follow_collective(self._device, kind, inputs, outputs, ranks, fill)
-
-
-class _RecordedNeighbours:
-    """What a stage of a pipeline learns of those of other ranks."""
-
-    def __init__(self, runtime: RecordingRuntime) -> None:
-        self._runtime = runtime
-
-    def has_next(self, source: int) -> bool:
-        return self._runtime.messages.has_next(source)
-
-    def expect(self, source: int, message: Any) -> None:
-        if isinstance(message, Tensor):
-            self._runtime.messages.expect(source, [message])
-            return
-        data, size = c10d._object_to_tensor(message, torch.device("cpu"), None)  # type: ignore[no-untyped-call]
-        self._runtime.messages.expect(source, [size, data])
-
-    def shaped_like(self, source: int, sent: Any) -> Any:
-        """Take the outputs of the stage before for like those of a stage of this rank."""
-        if sent is None:
-            self._runtime.wait_for_recording(source)
-            raise self._runtime.refuse("the shape of what a stage of a pipeline receives")
-        self._runtime.assume_shape(source)
-        return sent
 
 
 def follow_collective(

@@ -49,6 +49,7 @@ from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
 from paracosm.emulation.device.waiting import Reads
 from paracosm.emulation.rank.launchers import keep_device
+from paracosm.emulation.rank.messages import Messages
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import Iteration, Note, RecordWriter
 from paracosm.errors import InputError
@@ -105,7 +106,8 @@ def prepare_device(
     graph = None if device.graph is None else StepGraph()
     state = Device(writer, streams, memory, values, modules, graph, kind)
     writer.place = state.place
-    runtime = RecordingRuntime(setting, recorder, refuse, state)
+    messages = Messages(device.messages, setting.rank)
+    runtime = RecordingRuntime(setting, recorder, refuse, state, messages)
     process = os.getpid()
 
     def save() -> None:
@@ -116,7 +118,7 @@ def prepare_device(
                 first, *_ = str(error).splitlines() or [""]
                 recorder.append(Note(setting.rank, True, f"{type(error).__name__}: {first}"))
             writer.recording(list(memory.storages())).save(device.recording)
-            runtime.messages.save()
+            messages.save()
 
     atexit.register(save)
     answer_for_tensors(state, refuse)

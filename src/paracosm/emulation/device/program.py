@@ -36,6 +36,8 @@ from paracosm.emulation.device.recording import (
     Recording,
     iterations_of,
 )
+from paracosm.emulation.kinds import groups_like
+from paracosm.emulation.records import MESSAGES, ROOTED
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs.job import STEPS, Job
@@ -43,7 +45,6 @@ from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE
 from paracosm.jobs.strategies.work import HOST as HOST_LANE
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _REPEATED = 2  # times that the last iteration is played again, as the steady state
 
 
@@ -161,7 +162,7 @@ class CollectiveCosts:
     def _collective(self, call: Call, members: tuple[int, ...]) -> float:
         if len(members) < 2:
             return 0.0
-        first = members.index(call.peer) if call.kind in _ROOTED and call.peer in members else 0
+        first = members.index(call.peer) if call.kind in ROOTED and call.peer in members else 0
         workers = members[first:] + members[:first]
         algorithm = self._algorithm
         for change in self._changes:
@@ -180,26 +181,6 @@ class CollectiveCosts:
             if kind in change.kinds and change.what == "time":
                 seconds = max(seconds * change.factor + float(change.added), 0.0)
         return seconds
-
-
-def groups_like(members: Sequence[int], world: int) -> Ints | None:
-    """Return the groups into which shifts of one group divide the world, a row each, ascending.
-
-    Such are the groups of a mesh: of 16 ranks, {0, 8} has beside it {1, 9}, ..., {7, 15}. None
-    where shifts of the group do not cover the world without overlap.
-    """
-    shape = np.sort(np.asarray(members)) - min(members)
-    free = np.ones(world, dtype=np.bool_)
-    rows = []
-    for start in range(world):
-        if not free[start]:
-            continue
-        row = start + shape
-        if row[-1] >= world or not free[row].all():
-            return None
-        free[row] = False
-        rows.append(row)
-    return np.array(rows, dtype=np.int64)
 
 
 def lanes_of(recording: Recording) -> dict[str, str]:
@@ -328,9 +309,6 @@ def _assigned(
                 if other.rank in members:
                     found[groups[members][:, sorted(members).index(other.rank)]] = number
     return None if (found < 0).any() else [int(number) for number in found]
-
-
-MESSAGES = ("send", "recv")
 
 
 def _role_of(group: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from paracosm.emulation.config import RecordedDevice
 from paracosm.emulation.device.assumptions import without_effect
 from paracosm.emulation.device.config import DeviceEmulateConfig
-from paracosm.emulation.device.messages import assumed_sources, awaited_rank
 from paracosm.emulation.device.op_costs import check_effect
 from paracosm.emulation.device.recording import COLLECTIVE, FILE, Recording, load_recording
 from paracosm.emulation.device.summary import (
@@ -20,13 +19,13 @@ from paracosm.emulation.device.summary import (
     played,
     summarise,
 )
+from paracosm.emulation.job import run_job
+from paracosm.emulation.kinds import take_turns
+from paracosm.emulation.rank.messages import assumed_sources, awaited_rank
 from paracosm.emulation.records import Iteration, Note, Record
-from paracosm.emulation.run import run_job
 from paracosm.errors import InputError
 from paracosm.files import temporary_folder
 from paracosm.results.kind import Hooks, Outcome, with_unchanged
-
-MOST_RECORDED = 64  # ranks whose script is run: the stages of a pipeline
 
 
 def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -120,22 +119,18 @@ class _Recorder:
         return recorded
 
     def _record_all(self, messages: Path) -> None:
-        """Record ranks one after the other; one that waits for another one comes after it."""
         recorded = self._recorded
-        waiting, seen = [self._config.rank], {self._config.rank}
-        while waiting and recorded.failure is None and len(seen) <= MOST_RECORDED:
-            rank = waiting.pop(0)
+
+        def record(rank: int) -> bool:
             self._record_rank(rank, messages)
-            source = awaited_rank(messages, rank)
-            if source is not None:
-                seen.add(source)
-                waiting = [source, rank, *(each for each in waiting if each != source)]
-            elif (
-                self._graph is None and recorded.recordings and recorded.recordings[-1].rank == rank
-            ):
-                peers = recorded.recordings[-1].peers - seen
-                seen |= peers
-                waiting = sorted({*waiting, *peers})
+            return recorded.failure is None
+
+        def peers() -> set[int]:
+            if self._graph is not None:
+                return set()
+            return {peer for recording in recorded.recordings for peer in recording.peers}
+
+        take_turns([self._config.rank], messages, record, peers)
         self._correct_assumed(messages)
 
     def _correct_assumed(self, messages: Path) -> None:

@@ -42,6 +42,11 @@ def become_rank(finish: Finish) -> None:
     """
     try:
         asked = launch_from(os.environ, sys.argv[0] if sys.argv else "")
+        if asked.config.takes_turns:
+            raise InputError(
+                "PARACOSM_KINDS, PARACOSM_RANK: this process is one rank: paracosm emulate runs "
+                "several, one after the other"
+            )
         kept = contextlib.ExitStack()
         rank, folder = asked.config.rank[0], kept.enter_context(temporary_folder())
         setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")

@@ -8,6 +8,7 @@ import importlib
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from functools import cache
 from math import inf
@@ -20,6 +21,8 @@ from torch.distributed import distributed_c10d as c10d
 from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
+from paracosm.emulation.rank.call_site import NOWHERE, is_inside
+from paracosm.emulation.rank.checkpoints import TOO_EARLY, watch_checkpoints
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
 from paracosm.emulation.rank.gloo_threads import wait_for_gloo
 from paracosm.emulation.rank.launchers import (
@@ -36,6 +39,7 @@ from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 from paracosm.emulation.wire.store import bound
+from paracosm.errors import InputError
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.runtime import GroupRuntime, Runtime
@@ -71,6 +75,9 @@ def prepare(setting: Setting) -> None:
         end.record_ended = prepare_nccl(setting, recorder, refuse)
     elif setting.config.mode == "backend":
         runtime = _prepare_backend(setting, recorder, end)
+        if setting.messages is not None:
+            refuse_early = refuser(recorder, setting.rank, TOO_EARLY)
+            watch_checkpoints(setting.messages, setting.rank, note, refuse_early)
     else:
         redirect_rendezvous(setting)
         replace_object_collectives(setting.config.rank, refuse, lambda sizes, source: True)
@@ -122,12 +129,18 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
     from paracosm.emulation.backend.install import install
     from paracosm.emulation.backend.runtime import Runtime
     from paracosm.emulation.communication import communication_of
-    from paracosm.emulation.peers import peers_of
+    from paracosm.emulation.peers import peers_of, time_factors
 
     config, rank = setting.config, setting.rank
     peers = peers_of(config, rank, setting.seed)
     has_device = config.device != "cpu" and torch.cuda.is_available()
-    measures = not (has_device if config.live is None else config.live)
+    is_live = has_device if config.live is None else config.live
+    measures = setting.messages is not None or not is_live
+    if not measures and time_factors(config)[rank] != 1:
+        raise InputError(
+            f"rank {rank} is real and computes as fast as its device: --device cpu, or --no-live, "
+            "to change that"
+        )
     waits = Waits(recorder, rank, peers.resumed, measures)
     communication = communication_of(config)
     runtime = Runtime(setting, recorder, communication, peers, waits, measures)
@@ -172,7 +185,11 @@ class _End:
         if os.getpid() != self._process:
             return
         has_failed = self._setting.device is not None and hasattr(sys, "last_value")
-        if self._never and not has_failed:  # its own error says more
+        error = getattr(sys, "last_value", None)
+        refused = isinstance(error, NotImplementedError)  # which was noted where it was
+        if self._setting.messages is not None and error is not None and not refused:
+            self._recorder.append(Note(self._setting.rank, True, _alone(self._setting, error)))
+        elif self._never and not has_failed:  # its own error says more
             self._recorder.append(Note(self._setting.rank, True, self._never))
         self._recorder.close()
         wait_for_gloo()  # the interpreter ends next
@@ -184,6 +201,23 @@ _NEVER = (
     "torch.multiprocessing.spawn, or as processes that are given rank and world size; it finds as "
     "many CUDA devices as its machine has ranks (--local-world-size)"
 )
+
+
+def _alone(setting: Setting, error: BaseException) -> str:
+    """Say why a rank cannot run while all others are emulated, and what to do instead."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    sites = [
+        f"{Path(frame.f_code.co_filename).name}:{line}"
+        for frame, line in frames
+        if not is_inside(frame.f_code.co_filename)
+    ]
+    site = sites[-1] if sites else NOWHERE
+    first, *_ = str(error).splitlines() or [""]
+    return (
+        f"rank {setting.rank}, which runs alone, ended with {type(error).__name__} at {site}: "
+        f"{first:.300}; if it lacks what another rank gives, run both at a time: --mode wire "
+        f"--rank {setting.rank},N"
+    )
 
 
 class Signals:

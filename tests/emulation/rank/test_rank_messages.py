@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paracosm.emulation.device.messages import Messages, assumed_sources, awaited_rank
+from paracosm.emulation.rank.messages import Messages, assumed_sources, awaited_rank
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bfloat16, torch.bool])
