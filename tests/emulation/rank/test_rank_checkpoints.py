@@ -41,7 +41,7 @@ def test_one_file_of_several_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for name in ("save", "load"):
             turn.setattr(torch, name, getattr(torch, name))
         checkpoints.watch_checkpoints(folder, 1, notes.append, refuse)
-        with pytest.raises(NotImplementedError, match="rank 0 saved after 3 steps"):
+        with pytest.raises(NotImplementedError, match="rank 0 saved after step 3"):
             torch.load(file)
         train(3)
         assert torch.load(file) == {}  # as the real rank 1 would, after a barrier

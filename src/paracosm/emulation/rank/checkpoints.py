@@ -57,7 +57,7 @@ def watch_checkpoints(
         for who, after in _saved(folder, path):
             if who != rank and after > steps:
                 raise refuse(
-                    f"loading {path}, which rank {who} saved after {after} steps of its optimizer"
+                    f"loading {path}, which rank {who} saved after step {after} of its optimizer"
                 )
 
     _before(torch, "save", lambda obj, f, *ignored, **options: saves(_path(f)))
