@@ -14,6 +14,10 @@ ALONE = 0.2  # seconds of a step of one worker, about; staggered starts are spre
 MORE = 0.018  # seconds by which each worker makes the steps of all longer, about
 STEPS = 300  # of each worker in a long run
 
+HIDDEN = 256  # units of both hidden layers
+LARGER = 384  # of the larger network, of twice as many parameters
+FASTER = 2.0  # by which links are faster for the larger network
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -26,12 +30,22 @@ class Cell:
     start: Start = "together"
     seed: int = 0
     steps: int = STEPS  # of each worker, about
+    hidden: int = HIDDEN
+
+    @property
+    def model(self) -> str:
+        return f"mlp(hidden={self.hidden}, layers=2)"
+
+    @property
+    def job(self) -> str:
+        """Which job it is of: cells of one link and one model have the profile of one worker."""
+        return self.link if self.hidden == HIDDEN else f"{self.link}-{self.hidden}"
 
     @property
     def name(self) -> str:
         """The folder in which it is kept."""
         algorithm = self.algorithm.replace("(slack=", "-").replace(")", "")
-        parts = (self.link, algorithm, f"w{self.workers}", f"lr{self.lr:g}", self.start)
+        parts = (self.job, algorithm, f"w{self.workers}", f"lr{self.lr:g}", self.start)
         return "_".join([*parts, f"s{self.seed}"])
 
     @property
@@ -50,7 +64,7 @@ def plan(name: str) -> list[Cell]:
     if name == "quick":
         sizes = (1, 2, 4, 8)
         return [Cell("fair", workers, seed=100, steps=120) for workers in sizes]
-    return [*_throughput(), *_targets(), *_fifo(), *_designs()]
+    return [*_throughput(), *_targets(), *_fifo(), *_designs(), *_learning_rates()]
 
 
 def _throughput() -> list[Cell]:
@@ -87,4 +101,19 @@ def _designs() -> list[Cell]:
     return [
         Cell("fair", workers, algorithm, lr, steps=200)
         for workers, algorithm, lr in (*asynchronous, *synchronous)
+    ]
+
+
+def _learning_rates() -> list[Cell]:
+    """Five seeds at a small and at a large learning rate, of both networks."""
+    lengths = ((2, 0.2, 120), (4, 0.05, 180), (4, 0.2, 120), (8, 0.05, 140))
+    cells = [
+        Cell("fair", workers, lr=lr, seed=seed, steps=steps)
+        for seed in range(1, 6)
+        for workers, lr, steps in lengths
+    ]
+    return cells + [
+        Cell("fair", 4, lr=lr, seed=seed, steps=steps, hidden=LARGER)
+        for seed in range(5)
+        for lr, steps in ((0.05, 160), (0.2, 110))
     ]

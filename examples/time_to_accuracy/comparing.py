@@ -94,7 +94,7 @@ def compare(cells: Sequence[Cell], folder: Path) -> list[Row]:
     found = [cell for cell in cells if (folder / cell.name).is_dir()]
 
     def design(cell: Cell) -> tuple[object, ...]:
-        return cell.link, cell.algorithm, cell.lr, cell.start, cell.workers
+        return cell.job, cell.algorithm, cell.lr, cell.start, cell.workers
 
     rows = []
     for _, its in groupby(sorted(found, key=design), key=design):
@@ -113,7 +113,7 @@ def write_table(rows: Sequence[Row]) -> str:
     errors: dict[str, list[float]] = {"throughput": [], f"time to {TARGET}": []}
     for row in rows:
         cell = row.cell
-        design = (cell.link, cell.algorithm, f"{cell.lr:g}", cell.start, f"{cell.workers}")
+        design = (cell.job, cell.algorithm, f"{cell.lr:g}", cell.start, f"{cell.workers}")
         said = [*design, f"{len(row.measured)}"]
         for (name, kept), what in zip(
             errors.items(), ("steps_per_second", "time_to_target"), strict=True
@@ -142,7 +142,7 @@ def draw(rows: Sequence[Row], file: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for row in rows:
         cell = row.cell
-        design = (cell.link, cell.algorithm, cell.lr, cell.start)
+        design = (cell.job, cell.algorithm, cell.lr, cell.start)
         if cell.workers not in COLOURS or design != ("fair", "asgd", 0.1, "together"):
             continue
         colour = COLOURS[cell.workers]
@@ -182,13 +182,17 @@ def measured(run: RecordedRun) -> Course:
     return Course(run.schedule, time / 1e12, loss)
 
 
+def updates_between_snapshots(run: RecordedRun) -> int:
+    """Return how many updates a run has made from one snapshot to the next, at least one."""
+    pushes = run.facts["workers"] if run.facts["synchronous"] else 1
+    per_second = len(run.schedule.steps) / pushes / run.facts["seconds"]
+    return max(1, round(float(np.diff(run.snapshot_times).mean()) / 1e12 * per_second))
+
+
 def predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
     """Predict a run from its design and its seed, and the profile of one worker on its link."""
-    file = folder / f"{cell.link}.profile"
+    file = folder / f"{cell.job}.profile"
     facts = run.facts
-    pushes = cell.workers if facts["synchronous"] else 1
-    per_second = len(run.schedule.steps) / pushes / facts["seconds"]
-    every = float(np.diff(run.snapshot_times).mean()) / 1e12
     config = ProfileTrainConfig(
         profile=file,
         bandwidth=load_job_profile(file).bandwidth,
@@ -201,7 +205,7 @@ def predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
         algorithm=cell.algorithm,
         lr=cell.lr,
         until=facts["seconds"],
-        evaluate_every=max(1, round(every * per_second)),
+        evaluate_every=updates_between_snapshots(run),
         keep_going=True,
     )
     result = run_scheduled(config, cell.seed)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from cells import Cell
+from cells import FASTER, HIDDEN, Cell
 from real_training import RecordedRun, Training, real_training
-from shaped_network import CONGESTION, Kind, build, put_first
+from shaped_network import CONGESTION, build, put_first
 
 from paracosm.models import load_data
 from paracosm.models.build import build_model
@@ -24,7 +24,7 @@ from paracosm.profiling.jobs import save_job_profile
 from paracosm.profiling.jobs.pytorch import JobOptions, Node
 from paracosm.training.numerics.parameters import ParameterLayout, evaluate
 
-MODEL, DATA, BATCH = "mlp(hidden=256, layers=2)", "digits", 32
+DATA, BATCH = "digits", 32
 WAITING = (0.05, 0.1)  # seconds of the forward and the backward pass
 NOISE = 0.05  # standard deviation of their logarithm, one factor a step
 MOST = 8  # workers
@@ -44,10 +44,11 @@ def measure(cells: Sequence[Cell], out: Path, rate_mbit: float, shaped: bool) ->
     missing = [cell for cell in cells if not (out / cell.name).is_dir()]
     done = len(cells) - len(missing)
     _say(f"{len(missing)} of {len(cells)} cells to measure, {_minutes(missing)} min")
-    for link, its in groupby(missing, key=lambda cell: cell.link):
-        with _job(link, rate_mbit, shaped) as job:
-            _profile(job, link, out)
-            for cell in its:
+    for _, its in groupby(missing, key=lambda cell: cell.job):
+        group = list(its)
+        with _job(group[0], rate_mbit, shaped) as job:
+            _profile(job, group[0], out)
+            for cell in group:
                 run = with_metrics(_train(job, cell))
                 _keep(run, out / cell.name)
                 done += 1
@@ -74,12 +75,14 @@ def with_metrics(run: RecordedRun) -> RecordedRun:
 
 
 @contextmanager
-def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Training]:
+def _job(cell: Cell, rate_mbit: float, shaped: bool) -> Iterator[Training]:
+    link = cell.link
+    rate_mbit *= 1 if cell.hidden == HIDDEN else FASTER
     nodes: tuple[Node, ...] = ()
     if shaped:
         nodes = build(1, MOST, rate_mbit, link, name=f"{link}{time.monotonic_ns()}")
     options = JobOptions(
-        MODEL,
+        cell.model,
         data=DATA,
         batch=BATCH,
         waiting=WAITING,
@@ -95,12 +98,12 @@ def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Training]:
         yield job
 
 
-def _profile(job: Training, link: Kind, out: Path) -> None:
-    file = out / f"{link}.profile"
+def _profile(job: Training, cell: Cell, out: Path) -> None:
+    file = out / f"{cell.job}.profile"
     if not file.is_file():
-        _say(f"profiling one worker on the {link} link")
+        _say(f"profiling one worker with {cell.model} on the {cell.link} link")
         profile = job.profile(PROFILED)
-        named = {**profile.provenance, "link": link, "congestion_control": CONGESTION}
+        named = {**profile.provenance, "link": cell.link, "congestion_control": CONGESTION}
         save_job_profile(replace(profile, provenance=named), file)
 
 

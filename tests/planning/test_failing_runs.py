@@ -199,6 +199,7 @@ def plan(folder: Path, **arguments: Any) -> PlanConfig:
         updates=300,
         bandwidth="10MB/s",
         lookahead="off",
+        evaluate_every=10,
         **arguments,
     )
 

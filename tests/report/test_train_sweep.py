@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,21 @@ def test_seeds_count_with_their_median_and_those_that_never_come_as_later_than_a
     slow = [trial(time, {"lr": 0.1, "seed": seed}) for seed, time in enumerate([6.0, 5.0, 7.0])]
     rash = [trial(time, {"lr": 0.2, "seed": seed}) for seed, time in enumerate([2.0, None, None])]
     assert compare(Trials(slow + rash, GOAL)) == (
-        "Accuracy >= 0.95 is reached soonest with lr 0.1: 6 s (median of 3 seeds)."
+        "Accuracy >= 0.95 is reached soonest with lr 0.1: 6 s (median of 3 seeds, 80 % of seeds "
+        "within 4.12 to 8.58 s)."
+    )
+
+
+def test_seeds_of_one_design_say_within_which_time_others_reach_the_target() -> None:
+    # exp(m +- 1.886 s sqrt(4 / 3)) of the logarithms, whose mean is 1.782 and deviation 0.1685
+    seeds = [trial(time, {"seed": seed}) for seed, time in enumerate([6.0, 5.0, 7.0])]
+    assert compare(Trials(seeds, GOAL)) == (
+        "Accuracy >= 0.95 is reached after 6 s (80 % of seeds within 4.12 to 8.58 s)."
+    )
+    assert compare(Trials(seeds[:1], GOAL)) is None
+    late = [*seeds[:1], *(trial(None, {"seed": seed}) for seed in (1, 2))]
+    assert compare(Trials(late, GOAL)) == (
+        "Accuracy >= 0.95 is reached by less than half of the seeds."
     )
 
 
@@ -148,8 +163,9 @@ def test_energy_is_drawn_where_the_nodes_power_is_known() -> None:
     assert line.y.tolist() == [200, 400, 800]
 
 
-def test_nothing_is_compared_where_only_the_seed_differs() -> None:
-    runs = Trials([trial(1.0, {"seed": 0}), trial(2.0, {"seed": 1})], GOAL)
+def test_nothing_is_compared_where_only_the_seed_differs_and_there_is_no_target() -> None:
+    level = replace(GOAL, is_target=False)
+    runs = Trials([trial(1.0, {"seed": 0}), trial(2.0, {"seed": 1})], level)
     assert compare(runs) is None
     assert training_charts(runs) == []
 

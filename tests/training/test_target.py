@@ -99,6 +99,16 @@ def test_a_run_ends_when_its_target_has_held() -> None:
     assert [row.step for row in series(result, "loss")] == list(range(10))
 
 
+def test_a_time_to_a_target_is_known_to_a_fiftieth_however_long_the_run_may_get() -> None:
+    for most in (120, 100_000):
+        result = run(until="loss <= 0.045", lr=0.01, updates=most)
+        # The loss is 0.99^(2 k) / 2 after k updates: not above 0.045 from k = 120 on.
+        assert 0.99**240 / 2 <= 0.045 < 0.99**238 / 2
+        steps = [row.step for row in series(result, "loss")]
+        assert steps == [*range(101), *range(102, min(most, 124) + 1, 2)]
+    assert result.summary.reached_updates == 120
+
+
 def test_a_target_that_is_not_reached_stops_the_run_at_its_last_update() -> None:
     summary = run(until="loss <= 1e-9", evaluate_every=1, updates=5).summary
     assert (summary.status, summary.updates) == ("stopped", 5)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from paracosm.planning.designs import Design
-from paracosm.planning.spread import are_told_apart, paired_ratio, spread
 from paracosm.planning.successive_halving import Candidate
+from paracosm.results.spread import are_told_apart, paired_ratio, spread
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,12 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     updates: int = Field(
         3000, ge=1, le=10_000_000, description="updates after which a run has missed the target"
     )
-    evaluate_every: int = Field(10, ge=1, le=10_000_000, description="updates between evaluations")
+    evaluate_every: int | None = Field(
+        None,
+        ge=1,
+        le=10_000_000,
+        description="updates between evaluations (by default 2% of those made)",
+    )
     price: Annotated[
         InstanceOf[Price] | None,
         BeforeValidator(

@@ -17,13 +17,13 @@ from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
 from paracosm.planning.runs import Journal, Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
-from paracosm.planning.spread import spread
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.planning.successive_halving import Candidate, halve
 from paracosm.price import WORKER_HOURS
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
+from paracosm.results.spread import spread
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.units import format_duration

@@ -16,8 +16,9 @@ from paracosm.results import (
     TunedWorkers,
 )
 from paracosm.results.chart import Axis, Chart, Curve, Dots, Level, Mark, Sections
+from paracosm.results.spread import Spread, seconds_or_never, seeds_within
 from paracosm.results.view import Figure, Run, Table, View, counted, figure, table, template
-from paracosm.units import format_between, format_duration, format_number
+from paracosm.units import format_between, format_number
 
 SHOWN = 3  # designs whose best values are named where none reached the target
 CURVES = 6  # designs whose metric is drawn against time
@@ -80,13 +81,11 @@ def _time(design: PlannedDesign) -> str:
     """Return "41 s (80 % of seeds within 37 to 46 s)"."""
     time = design.time
     if time.median is None or design.seeds < 2 or time.low is None:
-        return _seconds_or_never(time.median)
-    median, within = _interval(time)
-    low, high = within.split(" to ")
-    if low.split()[-1] == high.split()[-1]:
-        within = f"{low.split()[0]} to {high}"
+        return seconds_or_never(time.median)
+    found = Spread(time.median, time.low, inf if time.high is None else time.high)
     share = "" if design.reached == 1 else f", {design.reached:.0%} of seeds reached it"
-    return f"{median} (80 % of seeds within {within}{share})"
+    within = seeds_within(found, seconds_or_never)
+    return f"{seconds_or_never(time.median)} ({within}{share})"
 
 
 def _interval(time: Planned) -> tuple[str, str]:
@@ -94,14 +93,7 @@ def _interval(time: Planned) -> tuple[str, str]:
     low, median, high = (
         inf if seconds is None else seconds for seconds in (time.low, time.median, time.high)
     )
-    return format_between(low, median, high, _seconds_or_never)
-
-
-def _seconds_or_never(seconds: float | None) -> str:
-    """Return a time to the target, to three digits."""
-    if seconds is None or seconds == inf:
-        return "never"
-    return format_duration(float(f"{seconds:.3g}"))
+    return format_between(low, median, high, seconds_or_never)
 
 
 def _best_values(summary: PlanSummary) -> str:
@@ -135,7 +127,7 @@ def _of_design(which: str) -> Figure:
         if summary.get(which) is None:
             return None
         design = summary.designs[summary[which]]
-        time = _seconds_or_never(design.time.median)
+        time = seconds_or_never(design.time.median)
         return f"{_name(design)} ({time}, {_cost(summary, design)})"
 
     return text
@@ -198,7 +190,7 @@ def _tables(summary: PlanSummary) -> list[Table]:
                 "staleness": _number("staleness"),
                 "efficient": lambda design: "yes" if design.is_efficient else "",
                 **{
-                    header: figure(f"baselines.{name}", _seconds_or_never)
+                    header: figure(f"baselines.{name}", seconds_or_never)
                     for name, header in BASELINES.items()
                 },
                 "effective time": figure("effective", "%"),
@@ -224,7 +216,7 @@ def _tables(summary: PlanSummary) -> list[Table]:
                 "workers": figure("workers", "n"),
                 "best design": lambda tuned: _best_of(summary, tuned)[0],
                 "time": lambda tuned: _best_of(summary, tuned)[1],
-                "time to find it": figure("tuning_time", _seconds_or_never),
+                "time to find it": figure("tuning_time", seconds_or_never),
                 "cost to find it": lambda tuned: cost_text(summary, tuned.tuning_cost),
             },
         ),
@@ -239,7 +231,7 @@ def _best_of(summary: PlanSummary, tuned: TunedWorkers) -> tuple[str, str]:
     """Return the best design for a number of workers and its time, or why there is none."""
     if tuned.design is not None:
         design = summary.designs[tuned.design]
-        return _name(design), _seconds_or_never(design.time.median)
+        return _name(design), seconds_or_never(design.time.median)
     verdicts = {design.verdict for design in summary.designs if design.workers == tuned.workers}
     return f"none: {', '.join(sorted(verdicts))}", ""
 
@@ -283,7 +275,7 @@ def _frontier(runs: Sequence[Run]) -> Chart:
             (
                 d.time.median or 0.0,
                 d.cost or 0.0,
-                f"{_name(d)}: {_seconds_or_never(d.time.median)}, {_cost(plan, d)}",
+                f"{_name(d)}: {seconds_or_never(d.time.median)}, {_cost(plan, d)}",
             )
             for d in designs
         ]

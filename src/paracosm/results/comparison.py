@@ -139,11 +139,16 @@ def comparisons_of_best(
     costs: Mapping[Any, float],
     begin: str,
     write: Callable[[float], str],
+    within: Callable[[Sequence[Trial]], str] | None = None,
 ) -> str:
-    """Return "WHAT 8 workers: 12 s, 3 times as fast as 1 worker. More than 8 do not pay."."""
+    """Return "WHAT 8 workers: 12 s, 3 times as fast as 1 worker. More than 8 do not pay.".
+
+    `within` says of several seeds of a design where others are expected, if that is known.
+    """
     best = min(costs, key=lambda name: costs[name])
     count = len(designs[best])
-    of_seeds = f" (median of {count} seeds)" if count > 1 else ""
+    further = "" if within is None else f", {within(designs[best])}"
+    of_seeds = f" (median of {count} seeds{further})" if count > 1 else ""
     first = f"{begin} {design_name(best)}: {write(costs[best])}{of_seeds}"
     return f"{first}{_compared(best, costs)}.{_paying(costs)}"
 

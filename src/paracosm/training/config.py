@@ -142,7 +142,10 @@ class TrainingFields(LearningFields):
         description='when the run ends: a virtual time, or a target such as "accuracy >= 0.95"',
     )
     evaluate_every: int | None = Field(
-        None, ge=1, description="updates between evaluations (by default 60 a run)"
+        None,
+        ge=1,
+        description="updates between evaluations (by default 60 a run, 2% of those made where "
+        "it ends at a target)",
     )
     keep_going: bool = Field(False, description="continue after the loss has diverged")
 

@@ -38,6 +38,10 @@ AT_ONCE = 100_000
 
 _EVALUATIONS = 60  # in a run, unless it says how often
 
+_RESOLUTION = 50
+"""Evaluations of a run to a target are at most this part of its updates apart, unless it says how
+often: the time to the target is then known to 2 %, however many updates it takes."""
+
 Progress = Callable[[int, float], None]
 """Called after every update with the number of updates and the virtual time."""
 
@@ -91,7 +95,11 @@ class Ended(Exception):  # noqa: N818 - not an error of the program: it ends a r
 
 
 class _Evaluations:
-    """Decides when to evaluate, by updates, or by virtual time if that ends the run."""
+    """Decides when to evaluate, by updates, or by virtual time if that ends the run.
+
+    Towards a target it depends on no other end of the run, so that `train` and every rung of a plan
+    evaluate the same parameters.
+    """
 
     def __init__(self, config: TrainConfig) -> None:
         is_by_time = config.updates is None and config.evaluate_every is None
@@ -99,14 +107,25 @@ class _Evaluations:
         self._seconds = None if end is None else end / _EVALUATIONS
         self._updates = config.evaluate_every or max(1, config.most_updates // _EVALUATIONS)
         self._next = self._seconds or 0.0
+        self._is_relative = config.target is not None and config.evaluate_every is None
 
     def due(self, updates: int, now: float) -> bool:
+        if self._is_relative:
+            if updates < self._next:
+                return False
+            self.continue_from(updates)
+            return True
         if self._seconds is None:
             return updates % self._updates == 0
         if now < self._next:
             return False
         self._next = now + self._seconds
         return True
+
+    def continue_from(self, updates: int) -> None:
+        """Count from so many updates, made or restored, to the next evaluation towards a target."""
+        if self._is_relative:
+            self._next = updates + max(1, updates // _RESOLUTION)
 
 
 class RunRecord:
@@ -255,6 +274,7 @@ class RunRecord:
         Counters and metrics are kept; a target met by lost parameters must be met again.
         """
         self.updates = updates
+        self._evaluations.continue_from(updates)
         self.final.pop("step", None)
         if self.average is not None:
             self.average.restore()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.planning.spread import SHARE, are_told_apart, paired_ratio, spread
+from paracosm.results.spread import SHARE, are_told_apart, paired_ratio, spread
 
 TIMES = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=12)
 
