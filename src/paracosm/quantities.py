@@ -22,13 +22,19 @@ from paracosm.units import (
 )
 
 
-def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
-    """Return `parse` without plain numbers in texts: `--bandwidth 25` does not mean 25 bytes/s."""
+def _with_unit(parse: Callable[[Any], float], what: str, *units: str) -> Callable[[Any], float]:
+    """Return `parse` without plain numbers in texts: `--bandwidth 25` does not mean 25 bytes/s.
+
+    This is the one rule for all commands: a text that is a number has a unit, except for 0 and inf.
+    A number (from Python, or of YAML) is in seconds, bytes, bytes/s or watts.
+    """
 
     def read(value: Any) -> float:
         found = parse(value)
         if isinstance(value, str) and found and math.isfinite(found) and _is_plain(value):
-            raise InputError(f'"{value}" has no unit: write a {what} as {example}')
+            number = value.strip()
+            examples = " or ".join(f"{number}{unit}" for unit in units)
+            raise InputError(f'"{number}" has no unit: write a {what} as {examples}')
         return found
 
     return read
@@ -58,25 +64,26 @@ def limited_duration(value: Any) -> float:
     return found
 
 
-read_duration = _with_unit(limited_duration, "duration", "20us")
+read_duration = _with_unit(limited_duration, "duration", "ms", "s")
 """Returns the seconds that a number says, or a text with a unit."""
 
 Duration = Annotated[float, BeforeValidator(read_duration), _exactly(format_duration)]
 """Seconds."""
 
-read_bandwidth = _with_unit(parse_bandwidth, "bandwidth", "25Gbit/s")
+read_bandwidth = _with_unit(parse_bandwidth, "bandwidth", "Gbit/s")
 """Returns the bytes/s that a number says, or a text with a unit."""
 
 Bandwidth = Annotated[float, BeforeValidator(read_bandwidth), _exactly(format_bandwidth)]
 """Bytes/s."""
 
-Size = Annotated[
-    float, BeforeValidator(_with_unit(parse_size, "size", "16MiB")), _exactly(format_size)
-]
+read_size = _with_unit(parse_size, "size", "MB", "MiB")
+"""Returns the bytes that a number says, or a text with a unit."""
+
+Size = Annotated[float, BeforeValidator(read_size), _exactly(format_size)]
 """Bytes."""
 
 Watts = Annotated[
-    float, BeforeValidator(_with_unit(parse_power, "power", "250W")), _exactly(format_power)
+    float, BeforeValidator(_with_unit(parse_power, "power", "W")), _exactly(format_power)
 ]
 """Watts."""
 

@@ -59,8 +59,8 @@ def test_delays_are_read(text: str, delays: Delays) -> None:
     ("text", "said"),
     [
         ("all_reduc 0ms..8ms/9", 'did you mean "all_reduce"?'),
-        ("all_reduce 0..8/9", "8 has no unit"),
-        ("all_reduce 1..8ms/9", "1 has no unit"),
+        ("all_reduce 0..8/9", '"8" has no unit'),
+        ("all_reduce 1..8ms/9", '"1" has no unit'),
         ("all_reduce 8ms..2ms/9", "above the first"),
         ("all_reduce 8ms..8ms/9", "above the first"),
         ("all_reduce 0ms..inf/9", "finite"),

@@ -104,7 +104,7 @@ def test_every_fault_parses_back_from_its_string(data: st.DataObject) -> None:
     [
         ("uniform(-100, 100) at random", Fault(UniformPerturbation(-100, 100))),
         ("uniform(-100, 100)", Fault(UniformPerturbation(-100, 100))),
-        ("  uniform ( high=2,low = 1 )  at 3", Fault(UniformPerturbation(1, 2), when=At(3))),
+        ("  uniform ( high=2,low = 1 )  at 3s", Fault(UniformPerturbation(1, 2), when=At(3))),
         ("bitflip(52) on 1 component", Fault(BitFlip((52, 52)), where=Count(1))),
         ("bitflip(random) in halo", Fault(BitFlip((0, 63)), "halo")),
         ("bitflip(0..51) in A every 2min", Fault(BitFlip((0, 51)), "A", when=Every(120))),

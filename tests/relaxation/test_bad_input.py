@@ -161,7 +161,7 @@ def test_times(time: Any, words: list[str]) -> None:
 
 
 def test_a_duration_that_rounds_to_no_tick() -> None:
-    refused(["rounds to 0 ticks", "larger scale factor"], A, time="0.004", scale_factor=100.0)
+    refused(["rounds to 0 ticks", "larger scale factor"], A, time="4ms", scale_factor=100.0)
 
 
 def test_networks() -> None:
@@ -309,7 +309,7 @@ def test_a_diverging_iteration_is_stopped_and_keeps_its_metrics() -> None:
             rows.append((name, value))
 
     config = RelaxConfig(
-        problem="laplace2d:6", method="richardson(0.5)", time="10", max_sweeps=10_000
+        problem="laplace2d:6", method="richardson(0.5)", time="10s", max_sweeps=10_000
     )
     run = run_relaxation(config, metrics=Sink())
     assert run.summary["status"] == "diverged"

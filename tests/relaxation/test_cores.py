@@ -19,7 +19,7 @@ PROBLEM = load_problem("laplace2d:4", seed=1)
 def test_two_threads_take_turns_on_a_core() -> None:
     """An update needs 6 s, a check 4 s; each has the core for 4 s."""
     found = relax(
-        PROBLEM, processors=1, time="copy=1, compute=4, update=1", detect="processor(time=4s)",
+        PROBLEM, processors=1, time="copy=1s, compute=4s, update=1s", detect="processor(time=4s)",
         cores=1, time_slice=4.0, tolerance=None, max_time=24.0,
     )  # fmt: skip
     spans = found.spans

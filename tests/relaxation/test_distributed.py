@@ -283,13 +283,13 @@ def test_speeds_of_the_cluster_divide_the_durations() -> None:
 
 def test_flags_of_the_network() -> None:
     config = RelaxConfig(
-        problem="laplace2d:8", processors=4, time="10", memory="distributed", latency="15s",
+        problem="laplace2d:8", processors=4, time="10s", memory="distributed", latency="15s",
         order="overtaking", latency_jitter="exponential(5)", max_time=500, tolerance=None,
     )  # fmt: skip
     run = run_relaxation(config, seed=3)
     same = relax(
-        load_problem("laplace2d:8", seed=3), time="10", cluster=joined(4, 15.0), order="overtaking",
-        latency_jitter="exponential(5)", max_time=500, tolerance=None, seed=3,
+        load_problem("laplace2d:8", seed=3), time="10s", cluster=joined(4, 15.0),
+        order="overtaking", latency_jitter="exponential(5)", max_time=500, tolerance=None, seed=3,
     )  # fmt: skip
     assert run.result.x.tobytes() == same.x.tobytes()
     assert run.summary["memory"] == "distributed"

@@ -74,7 +74,7 @@ def test_all_wait_while_a_checkpoint_is_saved() -> None:
 @pytest.mark.parametrize("read", ["start", "completion"])
 @pytest.mark.parametrize("how", [{}, {"synchronous": True, "read": "start"}, {"scale_factor": 7}])
 def test_busy_waiting_and_off_are_all_of_the_time(read: str, how: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"read": read, "time": "copy=1, compute=gamma(10, 4), update=1"} | how
+    given: dict[str, Any] = {"read": read, "time": "copy=1s, compute=gamma(10, 4), update=1s"} | how
     result = relax(
         load_problem("laplace2d:6"), cluster=cluster(1, 1.5, 0.7, power={"busy": 7, "idle": 7}),
         memory="shared", fault="stop(40s) every 300s", checkpoint="alpha=5, omega=90s, cost=4s",

@@ -280,7 +280,7 @@ def test_more_than_the_clock_of_the_network_can_count_is_refused() -> None:
     assert "\n" not in str(raised.value)
 
 
-GIVEN: dict[str, Any] = {"problem": "laplace2d:8", "processors": 4, "time": "10", "timeline": 0}
+GIVEN: dict[str, Any] = {"problem": "laplace2d:8", "processors": 4, "time": "10s", "timeline": 0}
 
 
 def test_what_if_one_processor_is_slower() -> None:

@@ -134,7 +134,7 @@ def test_suggested_intervals() -> None:
 
 def test_speeds() -> None:
     run = run_relaxation(
-        RelaxConfig(problem="laplace2d:4", time="10", processors=4, speeds="1,1,0.5,1",
+        RelaxConfig(problem="laplace2d:4", time="10s", processors=4, speeds="1,1,0.5,1",
                     max_time=100, tolerance=None)
     )  # fmt: skip
     assert run.result.updates.tolist() == [10, 10, 5, 10]

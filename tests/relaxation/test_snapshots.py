@@ -120,7 +120,9 @@ def test_the_residual_is_that_of_the_recorded_vector(data: st.DataObject) -> Non
     more: dict[str, Any] = {
         "read": draw(st.sampled_from(["start", "completion", "gauss-seidel"])),
         "time": draw(
-            st.sampled_from(["lognormal(10, 1)", "10", "copy=1, compute=uniform(5, 20), update=1"])
+            st.sampled_from(
+                ["lognormal(10, 1)", "10s", "copy=1s, compute=uniform(5, 20), update=1s"]
+            )
         ),
         "method": draw(st.sampled_from(["jacobi", "coordinate(5)", "anderson(3, 10)"])),
         "pattern": draw(st.sampled_from(["contiguous", "cyclic", "graph"])),
@@ -236,7 +238,7 @@ def test_messages_are_counted_with_any_times() -> None:
 
 
 def test_the_summary_counts_snapshots() -> None:
-    config = RelaxConfig(problem="laplace2d:8", time="10", latency="1s", detect="snapshot(2)")
+    config = RelaxConfig(problem="laplace2d:8", time="10s", latency="1s", detect="snapshot(2)")
     run = run_relaxation(config)
     assert run.summary["detection"] == {
         "by": "snapshot(every=2)",

@@ -32,7 +32,7 @@ def test_ten_updates_of_one_component_in_the_time_of_one_of_the_other(
 def test_a_sampled_duration_is_scaled_and_rounded_to_whole_ticks() -> None:
     """Section 4: 1.234 s in hundredths are 123.4, so 123 ticks, and scaled back 1.23 s."""
     result = relax(
-        TWO, [1.0, 0.0], processors=2, time="1.234", scale_factor=100, max_time=5, timeline=100
+        TWO, [1.0, 0.0], processors=2, time="1.234s", scale_factor=100, max_time=5, timeline=100
     )
     assert result.spans.end[:4].tolist() == [1.23, 1.23, 2.46, 2.46]
 

@@ -140,7 +140,8 @@ def test_without_a_target_the_lowest_loss_is_said_too() -> None:
     fast = trial(1.0, {"algorithm": "asgd"}, final_loss=0.3, final_accuracy=0.9)
     slow = trial(2.0, {"algorithm": "ssgd"}, final_loss=0.2, final_accuracy=0.93)
     assert compare(Trials([fast, slow], Goal("training loss 0.4", False))) == (
-        "Training loss 0.4 is reached soonest with asgd: 1 s, 2 times as fast as ssgd. Lowest at "
+        "Training loss 0.4 (the lowest loss that every learning run reaches) is reached soonest "
+        "with asgd: 1 s, 2 times as fast as ssgd. Lowest at "
         "the end: ssgd, loss 0.2 (93 % accuracy) after 20 s."
     )
 

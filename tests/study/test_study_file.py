@@ -216,7 +216,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {lr: 0.1, lr: 0.2}", 'the key "lr" is given twice (line 1)'),
         (f"train: {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),
         ("train: {bandwidth: '25'}", '"25" has no unit: write a bandwidth as 25Gbit/s'),
-        ("train: {compute: '20'}", 'compute: "20" has no unit: write 20ms or 20s'),
+        ("train: {compute: '20'}", 'compute: "20" has no unit: write a duration as 20ms or 20s'),
         ("train: {workers: []}", "workers: missing number of workers"),
         ("train: {workers: [2, 1]}", "workers: numbers of workers must increase"),
         ("train: {workers: 2000000000}", "workers: input should be less than or equal to 1000000"),

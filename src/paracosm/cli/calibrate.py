@@ -35,12 +35,12 @@ from paracosm.profiling.nodes.calibration import (
 from paracosm.profiling.nodes.iperf3 import calibration_of_iperf3, is_iperf3
 from paracosm.profiling.nodes.parsing import PARSERS, PARSING_SIZES, measure_parsing
 from paracosm.profiling.processes import WorkerError
+from paracosm.quantities import read_bandwidth
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import (
     format_bandwidth,
     format_duration,
     format_size,
-    parse_bandwidth,
     parse_whole,
 )
 
@@ -154,7 +154,7 @@ def _estimate(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[
     from paracosm.prediction.parameter_servers.stream_fit import calibration_of, fit_streams
     from paracosm.profiling.jobs import load_job_profile
 
-    fixed = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+    fixed = None if bandwidth is None else named("--bandwidth", read_bandwidth, bandwidth)
     fit = fit_streams(load_job_profile(path), bandwidth=fixed)
     details = {
         "largest": fit.largest,

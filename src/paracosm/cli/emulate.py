@@ -28,7 +28,7 @@ from paracosm.cli.options import (
     with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb, show_summary, why, write_report_of
-from paracosm.cli.verbs import Verb
+from paracosm.cli.verbs import Verb, parameters_of
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.kind import KIND
 from paracosm.emulation.records import RecordReader
@@ -87,6 +87,48 @@ def emulate(
     Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
     """
     values = {name: value for name, value in fields.items() if value not in (None, [])}
+    note = _behind(script, arguments or [])
+    try:
+        return _emulated(script, arguments, calibrate_link, fields, values)
+    except InputError as error:
+        raise (InputError(f"{error}; {note}") if note else error) from None
+    finally:
+        if note and not fields["quiet"] and sys.exception() is None:
+            print(f"paracosm: {note}", file=sys.stderr)
+
+
+def _behind(script: Path | None, arguments: list[str]) -> str:
+    """Return a note on flags of ours among the arguments of a script; empty without any."""
+    words = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    ours = (
+        {flag for flags in parameters_of("emulate").values() for flag in flags} if words else set()
+    )
+    behind = [word for word in dict.fromkeys(words) if word in ours and word not in _OF_SCRIPTS]
+    if not behind:
+        return ""
+    verb, pronoun = ("stands", "it goes") if len(behind) == 1 else ("stand", "they go")
+    return (
+        f"{', '.join(behind)} {verb} behind the script: {pronoun} to the script; what is meant for "
+        f"paracosm stands before {script}"
+    )
+
+
+_OF_SCRIPTS = frozenset(
+    {
+        *("--seed", "--out", "--output", "--force", "--json", "--quiet", "--jobs", "--backend"),
+        *("--mode", "--port", "--rank", "--device", "--algorithm", "--batch"),
+    }
+)
+"""Flags of ours that many a script has as well."""
+
+
+def _emulated(
+    script: Path | None,
+    arguments: list[str] | None,
+    calibrate_link: Path | None,
+    fields: dict[str, Any],
+    values: dict[str, Any],
+) -> int:
     if calibrate_link is not None:
         flags = {name: values.pop(name) for name in ("force", "json", "quiet") if name in values}
         others = {name for name in values if values[name] != getattr(RunFlags, name, None)}

@@ -33,7 +33,7 @@ from paracosm.profiling.links.measure import (
     rows,
     write_table,
 )
-from paracosm.units import parse_size
+from paracosm.quantities import read_size
 
 
 def link(
@@ -101,7 +101,7 @@ def _hyphened(kind: str) -> str:
 
 
 def _sizes(text: str) -> list[int]:
-    values = sorted({named("--sizes", parse_size, part) for part in listed(text)})
+    values = sorted({named("--sizes", read_size, part) for part in listed(text)})
     if values and not 1 <= values[0] <= values[-1] < 2**63:
         raise InputError("--sizes: a message has at least one byte, and fewer than 2^63")
     return [int(size) for size in values]

@@ -19,7 +19,8 @@ from paracosm.backends import HERE, Backend
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
 from paracosm.files import unwritable
-from paracosm.units import parse_duration, parse_whole
+from paracosm.quantities import read_duration
+from paracosm.units import parse_whole
 
 Value = TypeVar("Value")
 
@@ -198,7 +199,7 @@ LOG = flag("log", bool, Option("--log", help="print a line for every event"), Fa
 
 def duration(flag: str, text: str) -> float:
     """Return the value of a flag in seconds: of this machine's time, a week at most."""
-    seconds = named(flag, parse_duration, text)
+    seconds = named(flag, read_duration, text)
     if seconds > _WEEK:
         raise InputError(f"{flag}: a week at most, not {text}")
     return seconds

@@ -27,6 +27,7 @@ from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.profiling.jobs.job_profile import summarize_profile
 from paracosm.profiling.jobs.kineto import job_profile_of_trace, parameters_of_model
+from paracosm.quantities import read_bandwidth
 from paracosm.timeline.kineto import is_kineto
 from paracosm.timeline.other_files import refuse_other_files
 from paracosm.units import (
@@ -34,7 +35,6 @@ from paracosm.units import (
     format_between,
     format_duration,
     format_size,
-    parse_bandwidth,
 )
 
 FRAMEWORKS = ("tensorflow", "pytorch")
@@ -110,7 +110,7 @@ def job(
         if framework == "tensorflow":
             from paracosm.profiling.jobs.tensorflow import ScriptSettings, profile_script
 
-            link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+            link = None if bandwidth is None else named("--bandwidth", read_bandwidth, bandwidth)
             first = ScriptSettings().warmup if warmup is None else warmup
             settings = ScriptSettings(servers, first, seconds)
             profile = profile_script(Path(script_or_model), arguments or [], steps, settings, shown)
@@ -166,7 +166,7 @@ def import_(
     Example: paracosm profile import run_metadata-*.pb --batch 64 --out job.profile
     """
     _check_out(out, force)
-    link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+    link = None if bandwidth is None else named("--bandwidth", read_bandwidth, bandwidth)
     if link is not None and not link > 0:
         raise InputError(f"--bandwidth {bandwidth}: must be above 0")
     for file in files:

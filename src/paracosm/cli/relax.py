@@ -14,6 +14,7 @@ from paracosm.cli.options import (
     Quiet,
     StudyFile,
     check_output,
+    duration,
     listed,
     make_folder,
     numbers,
@@ -80,7 +81,7 @@ def measure(
         int, Option(min=1, help="runs of each case with timers, and the same number without")
     ] = 3,
     seed: Annotated[int, Option(min=0, help="right-hand side, order of runs")] = 0,
-    longest: Annotated[float, Option(help="longest time of a run, in seconds")] = 600.0,
+    longest: Annotated[str, Option(help="longest time of a run")] = "600s",
     out: Annotated[Path | None, Option(help="file to write, for --time")] = None,
     force: ForceFile = False,
     json: Annotated[bool, Option("--json", help="print the summary as JSON")] = False,
@@ -98,8 +99,9 @@ def measure(
     check_output(out, force)
     if out is not None:
         make_folder(out.parent)
-    if not longest > 0:
-        raise InputError(f"--longest: give seconds above 0, not {longest}")
+    seconds = duration("--longest", longest)
+    if not seconds > 0:
+        raise InputError(f"--longest: above 0, not {longest}")
     variants, counts = listed(variant), numbers("--threads", threads, "1,2,4")
     if problem is not None and matrix is None:
         system = load_problem(problem, seed=seed)
@@ -117,7 +119,7 @@ def measure(
             relative=relative,
             repeats=repeats,
             seed=seed,
-            limits=Limits(seconds=longest),
+            limits=Limits(seconds=seconds),
             progress=shown,
         )
     if out is not None:

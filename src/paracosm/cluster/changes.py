@@ -34,7 +34,8 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
-from paracosm.units import parse_bandwidth, parse_duration, parse_number
+from paracosm.quantities import read_bandwidth, read_duration
+from paracosm.units import parse_number
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"),
@@ -267,14 +268,12 @@ def _parse_link(change: Change, text: str) -> Change:
         divides = direction == ("slower" if change.what == "bandwidth" else "faster")
         return replace(change, factor=1 / factor if divides else factor)
     if change.what == "bandwidth":
-        value = parse_bandwidth(text)
-        _require_unit(text, value, "25 Gbit/s")
+        value = read_bandwidth(text)
         if not value > 0:
             raise InputError("a bandwidth is above 0")
         return replace(change, value=value)
     sign = -1.0 if text.startswith("-") else 1.0
-    seconds = parse_duration(text.lstrip("+-").strip())
-    _require_unit(text, seconds, "50 us")
+    seconds = read_duration(text.lstrip("+-").strip())
     if not math.isfinite(seconds):
         raise InputError(f"a {change.what} is finite")
     if text[0] in "+-":
@@ -306,16 +305,10 @@ def _factor(text: str) -> tuple[float, str | None]:
 
 
 def _added(text: str) -> float:
-    seconds = parse_duration(text)
-    _require_unit(text, seconds, "2 ms")
+    seconds = read_duration(text)
     if not math.isfinite(seconds):
         raise InputError(f"a delay is finite, not {text}")
     return seconds
-
-
-def _require_unit(text: str, value: float, example: str) -> None:
-    if value and math.isfinite(value) and re.fullmatch(r"[\d.eE+\- ]+", text):
-        raise InputError(f'"{text}" has no unit: write {example}')
 
 
 def _applied(cluster: Cluster, change: Change) -> Cluster:

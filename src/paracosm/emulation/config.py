@@ -26,7 +26,7 @@ from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.data_files import read_yaml
-from paracosm.emulation.delays import Delays, is_plain, parse_delays
+from paracosm.emulation.delays import Delays, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.quantities import Bandwidth
@@ -48,8 +48,6 @@ class RandomDelay:
 
 def parse_random_delay(text: str) -> RandomDelay:
     """Read a delay such as "50us" or "lognormal(10ms, 0.5)"."""
-    if is_plain(text):
-        raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
     distribution = parse_distribution(text)
     try:
         distribution.from_uniform(np.array([0.5]))

@@ -17,7 +17,8 @@ import numpy as np
 
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError, unknown
-from paracosm.units import format_duration, parse_duration, parse_number
+from paracosm.quantities import read_duration
+from paracosm.units import format_duration
 
 if TYPE_CHECKING:  # not loaded in the process of a real rank
     from paracosm.arrays import Floats
@@ -116,18 +117,10 @@ def summarise_delays(
 
 
 def _delay(text: str, whole: str) -> float:
-    seconds = parse_duration(text)
-    if 0 < seconds < np.inf and is_plain(text):
-        raise InputError(f'delays: {text} has no unit in "{whole}": write {text}ms or {text}us')
-    return seconds
-
-
-def is_plain(text: str) -> bool:
-    """Whether a duration is a number without a unit, and not 0."""
     try:
-        return parse_number(text) != 0
-    except InputError:
-        return False
+        return read_duration(text)
+    except InputError as error:
+        raise InputError(f'delays "{whole}": {error}') from None
 
 
 @np.errstate(over="ignore")  # of delays whose squares are infinite

@@ -12,8 +12,9 @@ from pydantic import PlainSerializer, PlainValidator
 from paracosm.arrays import Ints
 from paracosm.errors import InputError, unknown
 from paracosm.faults.models import MODELS, DataFault, FaultModel, Lose, ProcessorFault, Slow
+from paracosm.quantities import read_duration
 from paracosm.timing.distribution import inside
-from paracosm.units import format_duration, format_number, parse_duration, parse_number
+from paracosm.units import format_duration, format_number, parse_number
 
 
 @dataclass(frozen=True)
@@ -481,11 +482,11 @@ def _read_where(text: str) -> Where:
 
 def _read_when(word: str, text: str) -> When:
     if word == "every":
-        return Every(parse_duration(text))
+        return Every(read_duration(text))
     if text == "random":
         return AtRandom()
     if match := re.fullmatch(r"random\s*\(([^,]*),([^,]*)\)", text):
-        return AtRandom(parse_duration(match[1]), parse_duration(match[2]))
+        return AtRandom(read_duration(match[1]), read_duration(match[2]))
     if text.startswith("random"):
         raise InputError(f'cannot read "at {text}": write at random or at random(0s, 100s)')
-    return At(parse_duration(text))
+    return At(read_duration(text))

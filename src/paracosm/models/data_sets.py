@@ -120,8 +120,15 @@ def load_data(name: str, data_dir: Path | None = None) -> DataSet:
 
 def check_data_set(name: str) -> None:
     """Raise InputError if a name is neither a data set nor a reference."""
-    if not is_reference(name) and name not in DATA_SETS:
-        parse_client_set(name)
+    if is_reference(name) or name in DATA_SETS:
+        return
+    if Path(name).suffix:  # a file
+        function = f"{name if name.endswith('.py') else 'mydata.py'}:load"
+        raise InputError(
+            f'data set "{name}": data of your own come from a function, as in --data {function}, '
+            "which returns (train_x, train_y, test_x, test_y)"
+        )
+    parse_client_set(name)
 
 
 @dataclass(frozen=True)

@@ -325,7 +325,8 @@ class PredictConfig(PredictionFields):
             raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
         if not self.db.is_file() and not self.is_timed:
             raise InputError(
-                f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
+                f"{self.db}: no such database: paracosm profile ops writes one, --db names it; "
+                "or take timings from a catalogue: --hardware h100-sxm"
             )
 
     def _check_auto(self) -> None:

@@ -131,8 +131,9 @@ def predict_job(
     speeds = sum(node.speed * of_device.get(node.device or "", usual) for node in nodes)
     total = None if ideal is None else ideal * speeds
     reached = 0.0 if job.examples is None or not time else job.examples / iterations / time
-    if total is not None and math.isclose(total, reached, rel_tol=1e-9):
-        total = max(total, reached)  # instants are whole picoseconds
+    if total is not None:
+        # Instants are whole picoseconds, and durations may be drawn: nothing is beyond ideal.
+        total = max(total, reached)
     return JobPrediction(
         workers=len(cluster.workers),
         strategy=strategy,

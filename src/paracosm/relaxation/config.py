@@ -228,8 +228,8 @@ class RelaxConfig(ClusterFields):
     ] = Field(
         "normal(10, 1)",
         validate_default=True,
-        description='duration of an update: a distribution; one for each processor ("1; 2"); one '
-        'for each phase ("copy=2, compute=10, update=1"); or a file of paracosm relax measure',
+        description='duration of an update: a distribution; one for each processor ("1s; 2s"); one '
+        'for each phase ("copy=2ms, compute=10ms, update=1ms"); or a file that relax measure wrote',
     )
     speeds: Annotated[
         tuple[float, ...] | InstanceOf[Distribution] | None,
@@ -353,7 +353,10 @@ class RelaxConfig(ClusterFields):
     @model_validator(mode="after")
     def _consistent(self) -> RelaxConfig:
         if (self.problem is None) == (self.matrix is None):
-            raise ValueError("nothing to solve: give either problem or matrix")
+            raise ValueError(
+                "nothing to solve: give either problem or matrix: --problem laplace2d:100, or "
+                "--matrix A.mtx"
+            )
         self.refuse_idle()
         if (self.cores is None) != (self.time_slice is None):
             raise ValueError("cores and time_slice go together: --cores 2 --time-slice 4ms")
@@ -449,7 +452,10 @@ class RelaxConfig(ClusterFields):
 
 def _at_speeds(cluster: Cluster, speeds: tuple[float, ...]) -> Cluster:
     if len(speeds) != len(cluster.nodes):
-        raise InputError(f"speeds: {len(speeds)} for {len(cluster.nodes)} processors")
+        raise InputError(
+            f"speeds: {len(speeds)} for {len(cluster.nodes)} processors: give one for each, or "
+            f"--processors {len(speeds)}"
+        )
     if not all(0 < speed < inf for speed in speeds):
         raise InputError("speeds: must be finite and above 0")
     nodes = zip(cluster.nodes, speeds, strict=True)

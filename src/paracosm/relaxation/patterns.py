@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import bind, parse_expression
+from paracosm.quantities import read_duration
 from paracosm.relaxation.partition import (
     METHODS,
     Pattern,
@@ -23,7 +24,7 @@ from paracosm.relaxation.partition import (
     pattern_from_owner,
 )
 from paracosm.relaxation.problems import Problem
-from paracosm.units import parse_duration, parse_whole
+from paracosm.units import parse_whole
 
 _AFTER = re.compile(r"(?P<spec>.*?)(?:\s+after\s+(?P<time>.+))?", re.DOTALL)
 
@@ -175,7 +176,7 @@ def parse_patterns(value: Any) -> Patterns:
             raise InputError(f'pattern "{value}": the first pattern holds from the beginning')
         if schedule and match["time"] is None:
             raise InputError(f'pattern "{value}": say since when: {match["spec"]} after 100s')
-        time = parse_duration(match["time"]) if match["time"] else 0.0
+        time = read_duration(match["time"]) if match["time"] else 0.0
         if schedule and not schedule[-1][0] < time < float("inf"):
             raise InputError(f'pattern "{value}": the times must ascend')
         schedule.append((time, _named(match["spec"])))

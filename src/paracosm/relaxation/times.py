@@ -111,9 +111,9 @@ def parse_times(value: Any) -> Times | MeasuredTimes:
     Args:
         value: a distribution, or its string, for all processors; a sequence of them, one for each,
             or "normal(10, 1); normal(20, 1)"; a mapping with distributions for copy, compute and
-            update, and `joint`, or "copy=2, compute=10, update=1"; a function (`TimeFunction`); a
-            file that `paracosm relax measure` wrote, as a path, or with options:
-            "measured.json(variant=race, threads=2)"; or Times.
+            update, and `joint`, or "copy=2ms, compute=10ms, update=1ms"; a function
+            (`TimeFunction`); a file that `paracosm relax measure` wrote, as a path, or with
+            options: "measured.json(variant=race, threads=2)"; or Times.
     """
     value = _read_spelling(value)
     if isinstance(value, Times | MeasuredTimes):

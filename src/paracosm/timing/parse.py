@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from paracosm.data_files import MOST_LEVELS, read_json
 from paracosm.errors import InputError, shown, unknown
-from paracosm.quantities import LONGEST
+from paracosm.quantities import LONGEST, read_duration
 from paracosm.timing.distribution import (
     DISTRIBUTION,
     DURATION,
@@ -129,7 +129,8 @@ def _constant(text: str, quantity: Parameter) -> Distribution:
     """Read a string without parentheses: a duration, or a name whose arguments are missing."""
     if re.match(r"(?!inf\b)[A-Za-z_]", text):
         return _build(_Call(text, [], {}), quantity)
-    return Constant(quantity.parse(text))
+    # Between parentheses numbers without a unit are in seconds; alone they are refused.
+    return Constant(read_duration(text) if quantity is DURATION else quantity.parse(text))
 
 
 def _call_of(mapping: Mapping[str, Any]) -> _Call:

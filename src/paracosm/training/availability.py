@@ -14,6 +14,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
 from paracosm.files import check_columns, read_parquet
+from paracosm.quantities import read_duration
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import format_duration, parse_duration
@@ -200,7 +201,7 @@ def parse_presence(text: str) -> Presence:
             f'availability: "{text}" repeats no .csv or .parquet file: write repeat(trace.csv), or '
             "with a period repeat(trace.csv, 24h)"
         )
-    return Repeated(Path(match[1].strip()), None if match[2] is None else parse_duration(match[2]))
+    return Repeated(Path(match[1].strip()), None if match[2] is None else read_duration(match[2]))
 
 
 def parse_on_off(text: str) -> OnOff:

@@ -127,6 +127,8 @@ def _fastest(trials: Trials) -> str:
         best = "Highest throughput with"
         return comparisons_of_best(designs, costs, best, lambda cost: f"{1 / cost:,.0f} examples/s")
     goal = _capitalised(trials.goal.text)
+    if not trials.goal.is_target:
+        goal += " (the lowest loss that every learning run reaches)"
     costs = {name: median_of(seeds, lambda trial: trial.time) for name, seeds in designs.items()}
     if not any(map(isfinite, costs.values())):
         return f"{goal} is never reached."

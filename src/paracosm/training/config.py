@@ -44,7 +44,7 @@ from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.named import LARGEST
 from paracosm.training.run_state import Topology
 from paracosm.training.target import Target, parse_target
-from paracosm.units import format_duration, parse_number
+from paracosm.units import format_duration
 from paracosm.validation import validated
 
 MEASURED = "measured"
@@ -54,21 +54,7 @@ MOST_WORKERS = 100_000  # each is a coroutine
 
 
 def _compute(value: Any) -> Distribution | str:
-    return MEASURED if value == MEASURED else _distribution(value)
-
-
-def _distribution(value: Any) -> Distribution:
-    """Read a distribution; a plain number in a text has no unit."""
-    if isinstance(value, Distribution):
-        return value
-    if isinstance(value, str):
-        try:
-            seconds = parse_number(value)
-        except InputError:
-            seconds = 0.0
-        if seconds:
-            raise InputError(f'"{value}" has no unit: write {value}ms or {value}s')
-    return parse_distribution(value)
+    return MEASURED if value == MEASURED else parse_distribution(value)
 
 
 def _check_count(workers: int) -> None:
@@ -277,9 +263,9 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
-    update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), AS_TEXT] = (
-        Field(Constant(0.0), description="duration of one update at a parameter server")
-    )
+    update_time: Annotated[
+        InstanceOf[Distribution], BeforeValidator(parse_distribution), AS_TEXT
+    ] = Field(Constant(0.0), description="duration of one update at a parameter server")
     message_size: Size | None = Field(
         None, gt=0, description="bytes of a whole gradient (default: the model's own)"
     )

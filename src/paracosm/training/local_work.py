@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.units import format_duration, parse_duration, parse_whole
+from paracosm.quantities import read_duration
+from paracosm.units import format_duration, parse_whole
 
 MOST_LOCAL_STEPS = 1_000_000
 
@@ -94,7 +95,7 @@ def mean_steps(steps: LocalWork) -> int:
 
 def _seconds(algorithm: str, text: str) -> float:
     try:
-        seconds = parse_duration(text)
+        seconds = read_duration(text)
     except InputError:
         seconds = 0.0
     if not 0 < seconds < inf:

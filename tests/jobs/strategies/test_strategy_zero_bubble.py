@@ -88,7 +88,7 @@ def test_no_more_activations_are_held_than_by_1f1b(stages: int, microbatches: in
 
 def test_gradients_are_reduced_when_those_of_weights_are_there() -> None:
     """One micro-batch of two stages, 4 s of all-reduce for each of two layers a stage."""
-    text = "zero-bubble, dp=2, pp=2, first_bucket=1, bucket=1"
+    text = "zero-bubble, dp=2, pp=2, first_bucket=1B, bucket=1B"
     schedule = replayed(halves(2, 1, 1, 1), text, switch(4, link=Link(bandwidth=1.0 * MB)))
     # 1 + 1 to send + 1 + 1 + 1 to send + 1 + 1, then 2 steps of 2 MB
     assert schedule.makespan == 7 + 4

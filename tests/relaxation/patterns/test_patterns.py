@@ -176,7 +176,7 @@ def test_metis_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_a_schedule_of_patterns():
-    text = "contiguous; random(blocks=5) after 100ms;cyclic after 2"
+    text = "contiguous; random(blocks=5) after 100ms;cyclic after 2s"
     schedule = parse_patterns(text).dealt(ten_rows(), 2)
     assert str(parse_patterns(text)) == text
     assert [(time, pattern.name) for time, pattern in schedule] == [

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
-from paracosm.quantities import limited_duration
-from paracosm.units import format_duration, parse_number
+from paracosm.quantities import read_duration
+from paracosm.units import format_duration
 
 CUSTOM = "custom."
 """What names of ops of the script's own begin with: "custom.mylib::my_op"."""
@@ -40,22 +40,12 @@ def parse_cost(text: str) -> OpCost:
     try:
         if not colon or not name or not value:
             raise InputError(f"write NAME: DURATION, as in {_EXAMPLE}")
-        seconds = limited_duration(value)
-        if _has_no_unit(value) and seconds:
-            raise InputError(f'"{value}" has no unit: write {name}: {value} us')
+        seconds = read_duration(value)
         if not 0 <= seconds < float("inf"):
             raise InputError("a duration is 0 or more, and finite")
     except InputError as error:
         raise InputError(f'cost "{text}": {error}') from None
     return OpCost(name.replace(".", "::"), seconds)
-
-
-def _has_no_unit(value: str) -> bool:
-    try:
-        parse_number(value)
-    except InputError:
-        return False
-    return True
 
 
 def cost_of(op: str, costs: Iterable[OpCost]) -> float | None:

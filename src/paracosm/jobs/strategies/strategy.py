@@ -8,12 +8,11 @@ from typing import Any
 from paracosm.errors import InputError, shown, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
 from paracosm.graphs.transformer.share import CONTEXT_FORMS, SCALINGS, STATES, Split
+from paracosm.quantities import read_bandwidth, read_size
 from paracosm.units import (
     format_bandwidth,
     format_size,
-    parse_bandwidth,
     parse_number,
-    parse_size,
     whole,
 )
 
@@ -482,9 +481,9 @@ def _read(key: str, value: str) -> Any:
     if name in ("schedule", "all_reduce", "routing", "context_form", "states"):
         return value
     if name in ("bucket", "first_bucket"):
-        return _read_number(key, value, parse_size)
+        return _read_number(key, value, read_size)
     if name in ("offload", "capacity"):
-        number = _read_number(key, value, parse_bandwidth if name == "offload" else parse_number)
+        number = _read_number(key, value, read_bandwidth if name == "offload" else parse_number)
         if not number > 0:
             raise InputError(f"strategy: {key} must be above 0, not {value}")
         return number

@@ -26,9 +26,9 @@ from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
 from paracosm.profiling.jobs.job_profile import without_interrupted
 from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
-from paracosm.quantities import Duration, Size
+from paracosm.quantities import Duration, Size, read_duration
 from paracosm.simulation.system import Routes, cluster_routes
-from paracosm.units import parse_duration, parse_whole
+from paracosm.units import parse_whole
 
 WINDOW = 28e6
 """Default of the bytes of a stream's first turn: what Li et al. (2020, section 3.2.2)
@@ -445,7 +445,7 @@ def parse_background(text: str) -> Background:
         raise InputError(f"background traffic has {_MOST_FLOWS:,} flows at most: {EXAMPLE}")
     if match[2] is None:
         return Background(flows)
-    on, off = parse_duration(match[2]), parse_duration(match[3])
+    on, off = read_duration(match[2]), read_duration(match[3])
     for what, seconds in (("on", on), ("off", off)):
         if not (seconds > 0 and np.isfinite(seconds)):
             raise InputError(f"the time {what} is above 0 and finite: {EXAMPLE}")

@@ -76,7 +76,8 @@ def summarise_throughput(
 
 def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> ThroughputRow:
     found = point.throughput
-    ideal = float(alone[: found.workers].sum())
+    # Both are means of drawn steps: nothing is beyond ideal.
+    ideal = max(float(alone[: found.workers].sum()), found.steps_per_second)
     busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
     after = found.after_start
     return ThroughputRow(
