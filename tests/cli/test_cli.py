@@ -168,6 +168,12 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--bandwidth", "25"], '"25" has no unit'),
         (["train", "--latency", "5"], '"5" has no unit'),
         (["train", "--compute", "20"], '"20" has no unit'),
+        (["relax", "--problem", "laplace2d:4", "--time", "10"], '"10" has no unit'),
+        (["train", "--data", "mine.csv"], "come from a function, as in --data mydata.py:load"),
+        (
+            ["emulate", "train.py", "--world-size", "4", "--seed", "1"],
+            "--world-size stands behind the script: it goes to the script",
+        ),
         (["train", "--sharing", "both"], "fair, serial or packets(16KiB)"),
         (["train", "--workers", "1000000000"], "at most 1,000,000 workers"),
         (["train", "--servers", "1000000000"], "less than or equal to 10000,"),
