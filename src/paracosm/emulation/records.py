@@ -180,6 +180,15 @@ class RecordWriter:
         if is_due or type(record) is Note:
             self.flush()
 
+    def append_lines(self, text: str) -> None:
+        """Write records that are lines of the file already, each with its end."""
+        if self._forsaken or not text:
+            return
+        with self._lock:
+            self.flush()
+            if not self._file.closed:
+                self._file.write(text)
+
     def flush(self) -> None:
         if self._forsaken:
             return

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paracosm.emulation.compiled_c import compiled
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.nccl import build
 from paracosm.emulation.nccl.table import VARIABLE, CostTable
@@ -60,11 +61,11 @@ class ShimWorld:
         **config: Any,
     ) -> None:
         # A library is loaded once under one name: each world has one of its own, with its state.
-        fake = build.compiled(HERE, ("fake_cuda.c",), ("-fvisibility=default", *flags))
+        fake = compiled(HERE, ("fake_cuda.c",), ("-fvisibility=default", *flags))
         device, shim = folder / "fake_cuda.so", folder / "libnccl.so.2"
         shutil.copy(fake, device)
         shutil.copy(build.shim(), shim)
-        on_processor = build.compiled(
+        on_processor = compiled(
             Path(build.__file__).parent, ("multiply.c",), ("-fvisibility=default",)
         )
         self.rank = rank

@@ -7,6 +7,7 @@ passes the call on.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.wire.announcements import AnnouncementWriter, Message, Vector
+from paracosm.emulation.wire.announcements import (
+    SMALL_PART,
+    AnnouncementWriter,
+    Message,
+    Vector,
+)
 from paracosm.emulation.wire.schedules import children_in_broadcast, parent_in_broadcast
 from paracosm.emulation.wire.store import members_key
 
@@ -32,7 +38,9 @@ def announce(writer: AnnouncementWriter, real: Sequence[int]) -> None:
     """
     announcing = _Announcing(writer, real)
     for name, reduction in _REDUCTIONS.items():
-        before(name, announcing.reduction(*reduction))
+        kind = "reduce" if name == "reduce_" else "all_reduce"
+        before(name, announcing.reduction(*reduction, kind))
+    announcing.watch_calls()
     before("broadcast_", announcing.broadcast)
     before("gather_", announcing.gather)
     before("send", announcing.send)
@@ -101,6 +109,14 @@ _REDUCTIONS: dict[str, tuple[int, Vectors]] = {
 }
 
 
+_GATHERS: dict[str, Callable[[Any], Any]] = {
+    "allgather": lambda given: given[1][0] if isinstance(given[1], list) else given[1],
+    "_allgather_base": lambda given: given[1],
+    "all_gather_single": lambda given: given[1],
+}
+"""Methods of a group -> a rank's own part among their arguments; some releases lack one."""
+
+
 class _Announcing:
     def __init__(self, writer: AnnouncementWriter, real: Sequence[int]) -> None:
         self._writer = writer
@@ -109,14 +125,60 @@ class _Announcing:
         self._messages: weakref.WeakKeyDictionary[dist.ProcessGroup, int]
         self._messages = weakref.WeakKeyDictionary()
 
-    def reduction(self, place: int, vectors: Vectors) -> Callable[[Sequence[Any]], None]:
+    def watch_calls(self) -> None:
+        """Announce what Python itself asks a group for, without the dispatcher.
+
+        A kernel in Python takes as long as a small collective. It is left out of these calls, which
+        are of one tensor: gloo makes no others for them, whose kernels would be left out as well.
+        """
+        call: Callable[..., Any] = dist.ProcessGroup.allreduce
+        left_out = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
+
+        def allreduce(group: Any, *arguments: Any, **named: Any) -> Any:
+            match arguments:
+                case ([torch.Tensor() as tensor], dist.AllreduceOptions() as options) if (
+                    not named and tensor.layout is torch.strided and tensor.is_cpu
+                ):
+                    operator = int(options.reduceOp.op)
+                    vector = Vector(
+                        tensor.nbytes, tensor.element_size(), neutral(operator, tensor.dtype)
+                    )
+                    self._writer.vector(group.group_name, group.rank(), self._tag(group), vector)
+                    with torch._C._ExcludeDispatchKeyGuard(left_out):
+                        return call(group, *arguments)
+            return call(group, *arguments, **named)
+
+        setattr(dist.ProcessGroup, "allreduce", allreduce)  # noqa: B010  # not a method to mypy
+        for name, part in _GATHERS.items():
+            if hasattr(dist.ProcessGroup, name):
+                setattr(dist.ProcessGroup, name, self._gathering(name, part))
+
+    def _gathering(self, name: str, part: Callable[[Any], Any]) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(dist.ProcessGroup, name)
+
+        def gather(group: Any, *arguments: Any, **named: Any) -> Any:
+            tensor = part(arguments) if len(arguments) > 1 else None
+            if (
+                isinstance(tensor, torch.Tensor)
+                and tensor.nbytes
+                and tensor.is_cpu
+                and tensor.is_contiguous()
+            ):
+                size = tensor.nbytes
+                data = ctypes.string_at(tensor.data_ptr(), size) if size <= SMALL_PART else b""
+                self._writer.part(group.group_name, group.rank(), self._tag(group), size, data)
+            return call(group, *arguments, **named)
+
+        return gather
+
+    def reduction(self, place: int, vectors: Vectors, kind: str) -> Callable[[Sequence[Any]], None]:
         def announce(arguments: Sequence[Any]) -> None:
             group: Any = dist.ProcessGroup.unbox(arguments[place])
             operator = arguments[place + 1].op()
             tag = self._tag(group)
             for number, (size, like) in enumerate(vectors(arguments)):
                 vector = Vector(size, like.element_size(), neutral(operator, like.dtype))
-                self._writer.vector(group.group_name, group.rank(), tag + number, vector)
+                self._writer.vector(group.group_name, group.rank(), tag + number, vector, kind)
 
         return announce
 

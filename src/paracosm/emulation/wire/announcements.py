@@ -3,21 +3,25 @@
 A rank appends a line to a file of its own before gloo begins, so that whoever has seen a message of
 an operation finds its line there: the length of a vector to reduce, the type of a message between
 two ranks, the root of a broadcast, or where a copy lies of what emulated ranks give or pass on in a
-broadcast, or give in a gather.
+broadcast, or give in a gather. Vectors and parts that are gathered are in a file of their own,
+without text, which `answer.c` reads as well.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 from paracosm.emulation.pipeline import Pipeline
 from paracosm.emulation.records import PipelineStep
+from paracosm.emulation.wire.answers import group_key
+from paracosm.emulation.wire.protocol import KINDS
 from paracosm.emulation.wire.store import group_name
 
 
@@ -39,14 +43,43 @@ def announcements_file(records: Path, rank: int) -> Path:
     return records.with_name(f"rank{rank}.announced")
 
 
+def vectors_file(records: Path, rank: int) -> Path:
+    """Return the file of the vectors that `rank` reduces."""
+    return announcements_file(records, rank).with_suffix(".vectors")
+
+
+_VECTOR = Struct("<QQIIIHH16s")
+"""Group, bytes, member, tag, bytes of an element and of its neutral one, kind of the operation, and
+the neutral element. Of a part that is gathered, instead of an element's bytes, those of its data,
+which follow."""
+
+SMALL_PART = 1 << 14  # bytes of a part that is announced with its data
+
+_VECTORS = 4096  # that are kept until they are asked for; those answered elsewhere never are
+
+
 class AnnouncementWriter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+        self._vectors = os.open(path.with_suffix(".vectors"), flags, 0o600)
         self._copies = 0
 
-    def vector(self, group: str, member: int, tag: int, vector: Vector) -> None:
-        self._write(("vector", group, member, tag), vector.size, vector.element, vector.neutral)
+    def vector(
+        self, group: str, member: int, tag: int, vector: Vector, kind: str = "all_reduce"
+    ) -> None:
+        sizes = vector.element, len(vector.neutral), KINDS.index(kind)
+        os.write(
+            self._vectors,
+            _VECTOR.pack(group_key(group), vector.size, member, tag, *sizes, vector.neutral),
+        )
+
+    def part(self, group: str, member: int, tag: int, size: int, data: bytes) -> None:
+        """Announce a part of an all-gather; `data` is empty or all of it."""
+        kind = KINDS.index("all_gather")
+        head = _VECTOR.pack(group_key(group), size, member, tag, len(data), 0, kind, b"")
+        os.write(self._vectors, head + data)
 
     def root(self, group: str, member: int, tag: int, root: int) -> None:
         self._write(("root", group, member, tag), root)
@@ -77,6 +110,9 @@ class Announcements:
 
     def __init__(self, records: Path, ranks: Sequence[int]) -> None:
         self._paths = {rank: announcements_file(records, rank) for rank in ranks}
+        self._vector_paths = {rank: vectors_file(records, rank) for rank in ranks}
+        self._vector_files: dict[int, int] = {}  # by real rank
+        self._vectors: OrderedDict[tuple[int, int, int], Vector] = OrderedDict()
         self._files: dict[int, int] = {}  # by real rank
         self._rest: dict[int, bytes] = {}
         self._announced: dict[tuple[str | int, ...], deque[list[Any]]] = {}
@@ -84,8 +120,12 @@ class Announcements:
 
     def vector(self, group: str, member: int, tag: int) -> Vector | None:
         """Return the vector that a member reduces in operation `tag`."""
-        found = self._take("vector", group_name(group), member, tag)
-        return found and Vector(found[0], found[1], bytes.fromhex(found[2]))
+        for rank in self._vector_paths:
+            self._read_vectors(rank)
+        return self._vectors.pop((group_key(group_name(group)), member, tag), None)
+
+    def vectors_file(self, rank: int) -> Path:
+        return self._vector_paths[rank]
 
     def root(self, group: str, member: int, tag: int) -> int | None:
         """Return the root of the broadcast that is a member's operation `tag`."""
@@ -112,9 +152,10 @@ class Announcements:
         return next((each for each in self._pipelines.values() if each.has(source, target)), None)
 
     def close(self) -> None:
-        for file in self._files.values():
-            os.close(file)
-        self._files.clear()
+        for files in (self._files, self._vector_files):
+            for file in files.values():
+                os.close(file)
+            files.clear()
 
     def _take(self, *key: str | int) -> Any:
         if key not in self._announced:
@@ -127,6 +168,22 @@ class Announcements:
         if not found:
             del self._announced[key]
         return values
+
+    def _read_vectors(self, rank: int) -> None:
+        if rank not in self._vector_files:
+            try:
+                self._vector_files[rank] = os.open(self._vector_paths[rank], os.O_RDONLY)
+            except FileNotFoundError:
+                return
+        file = self._vector_files[rank]
+        while len(found := os.read(file, _VECTOR.size)) == _VECTOR.size:
+            group, size, member, tag, element, length, kind, neutral = _VECTOR.unpack(found)
+            if KINDS[kind] == "all_gather":
+                os.lseek(file, element, os.SEEK_CUR)
+                continue
+            self._vectors[group, member, tag] = Vector(size, element, neutral[:length])
+            if len(self._vectors) > _VECTORS:
+                self._vectors.popitem(last=False)
 
     def _read(self, rank: int) -> None:
         if rank not in self._files:

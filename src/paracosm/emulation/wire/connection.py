@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from paracosm.emulation.wire.answers import Answers
 from paracosm.emulation.wire.protocol import (
     DATA,
     HEADER,
@@ -76,7 +77,11 @@ class Listener(Protocol):
 
 
 class Connection:
-    def __init__(self, pair: Pair, loop: Loop, listener: Listener) -> None:
+    """A connection. With a `group`, its number there, `Loop.answers` reads it, and serves rings."""
+
+    def __init__(
+        self, pair: Pair, loop: Loop, listener: Listener, group: int | None = None
+    ) -> None:
         self.pair = pair  # the connection's two ends
         self.sent = self.received = self.messages = 0  # bytes of data, and how many had some
         self.announced: dict[int, deque[int]] = {}  # by slot, lengths that have not begun
@@ -94,7 +99,32 @@ class Connection:
         self._socket.setblocking(False)
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        loop.watch(self._socket.fileno(), self._ready)
+        self._answers = None if group is None else loop.answers
+        self._number = -1  # there
+        if self._answers is None or group is None:
+            loop.watch(self._socket.fileno(), self._ready)
+        else:
+            descriptor = self._socket.fileno()
+            self._number = self._answers.connect(descriptor, group, pair.emulated, self)
+
+    def feed(self, frames: memoryview) -> None:
+        """Take frames that are not answered elsewhere."""
+        if self.is_open:
+            try:
+                self._parse(frames)
+            except BrokenError as error:
+                self.close(str(error))
+
+    def write(self) -> None:
+        self._write()
+
+    def count(self) -> None:
+        """Add what was moved elsewhere to `sent`, `received` and `messages`."""
+        if self._answers is not None:
+            sent, received, messages = self._answers.counts(self._number)
+            self.sent += sent
+            self.received += received
+            self.messages += messages
 
     def accept(self, slot: int, length: int) -> None:
         if not self.is_open:
@@ -132,7 +162,10 @@ class Connection:
     def close(self, broken: str | None = None) -> None:
         if self.is_open:
             self.is_open = False
-            self._loop.forget(self._socket.fileno())
+            if self._answers is None:
+                self._loop.forget(self._socket.fileno())
+            else:
+                self._answers.close(self._number)
             self._socket.close()
             self._queue.clear()
             self._listener.on_closed(self, broken)
@@ -265,6 +298,10 @@ class Connection:
         self._is_due = False
         if not self.is_open:
             return
+        if self._answers is not None and not self._answers.may_write(self._number):
+            self._wants_room = True
+            self._answers.wrote(self._number, False, True)
+            return
         full = False
         turn = _TURN
         try:
@@ -285,9 +322,21 @@ class Connection:
             self.close()
             return
         full = full or (turn <= 0 and bool(self._queue))
-        if full != self._wants_room and self.is_open:
+        if not self.is_open:
+            return
+        if self._answers is not None:
+            self._wants_room = full
+            self._answers.wrote(self._number, self._is_inside(), full)
+        elif full != self._wants_room:
             self._wants_room = full
             self._loop.writable(self._socket.fileno(), full)
+
+    def _is_inside(self) -> bool:
+        """Return whether a part of a frame has gone."""
+        if not self._queue:
+            return False
+        first = self._queue[0]
+        return first.moved > 0 if isinstance(first, Outgoing) else len(first) < HEADER.size
 
     def _parts(self) -> list[memoryview]:
         parts: list[memoryview] = []
@@ -366,15 +415,18 @@ class Pair:
 _COARSE = 2e-3  # seconds: epoll counts milliseconds, and rounds up
 _EARLY = 60e-6  # seconds by which the kernel wakes late; the rest is polled
 _LONGEST = 0.5  # seconds
+_LOOK = 0.05  # seconds until Python looks around while all is answered elsewhere
 
 
 class Loop:
     """Calls back when a descriptor is ready, when an instant has come, or when another thread asks.
 
-    All ready descriptors are served before any is served again.
+    All ready descriptors are served before any is served again. Connections that `answers` serves
+    are served there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers | None = None) -> None:
+        self.answers = answers
         self._epoll = select.epoll()
         self._ready: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -384,6 +436,8 @@ class Loop:
         self._running = True
         self._awake = 0.0
         self.watch(self._woken, self._drain)
+        if answers is not None:
+            answers.start(self._epoll.fileno())
 
     def watch(self, descriptor: int, ready: Callable[[int], None]) -> None:
         self._ready[descriptor] = ready
@@ -414,6 +468,8 @@ class Loop:
     def stop(self) -> None:
         """End `run` after what is being called; any thread, or a signal's handler, may ask."""
         self._running = False
+        if self.answers is not None:
+            self.answers.stop()
         self.wake()
 
     def run(self, around: Callable[[], None]) -> None:
@@ -439,6 +495,10 @@ class Loop:
     def _wait(self) -> list[tuple[int, int]]:
         """Return the ready descriptors, once there are any or a timer is due."""
         now = time.monotonic()
+        if self.answers is not None:
+            first = self._timers[0][0] if self._timers else now + _LOOK
+            self.answers.wait(min(first, now + _LOOK))
+            return self._epoll.poll(0)
         while now < self._awake:
             found = self._epoll.poll(0)
             if found or (self._timers and self._timers[0][0] <= now):

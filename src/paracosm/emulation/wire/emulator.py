@@ -16,8 +16,10 @@ from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
 from paracosm.emulation.wire.operations import REDUCTIONS, Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.protocol import kind_of, tag_of
+from paracosm.emulation.wire.rings import Rings, as_operation
 from paracosm.emulation.wire.schedules import Broadcast, Members
 from paracosm.emulation.wire.sources import Sources, UnknownError, send
+from paracosm.emulation.wire.store import group_name
 
 _STALL = 10.0  # seconds without progress after which the user is notified
 _AGAIN = 1e-3  # seconds until what another real rank has to say first is looked for again
@@ -43,7 +45,8 @@ class Emulator:
         self._communication = communication
         self._peers = peers
         self._record = record
-        self._link = MeasuredLink() if measured else None
+        self._answers = loop.answers
+        self._link = (self._answers or MeasuredLink()) if measured else None
         self._pace = Pace(pace)
         self._is_told = False
         self._announcements = announcements
@@ -72,18 +75,66 @@ class Emulator:
             members = group.members or range(group.size)
             hops = Hops(self._communication, members, self._link)
             numbers = before.numbers if before is not None else {}
+            if before is not None and before.answered is not None:
+                before.next_number(group.real[0])  # which also counts what was answered elsewhere
+                before.numbers[group.real[0]] -= 1
             state = GroupState(group, members, hops, numbers=numbers)
             self._groups[group.name] = state
+            self._answer_rings(state)
             for real in group.real:
                 who = state.members[real]
                 self._record(Group(who, group.name, group.size, group.members, "gloo"))
-        state.connections.add(Connection(pair, self._loop, self))
+        state.connections.add(Connection(pair, self._loop, self, state.answered))
+
+    def _answer_rings(self, state: GroupState) -> None:
+        """Have the rings of a group with one real member answered without Python, where possible.
+
+        With `pace` messages share modelled ports, which are Python's.
+        """
+        group = state.group
+        if self._answers is None or len(group.real) != 1 or group.size < 2 or self._pace.sharing:
+            return
+        real, rank = group.real[0], state.members[group.real[0]]
+        added = self._communication.added
+        state.answers = self._answers
+        state.answered = self._answers.group(
+            group.name,
+            group_name(group.name),
+            (rank, real),
+            group.size,
+            (added("all_gather"), added("all_reduce")),
+            (self._peers.may_be_late, self._link is not None),
+            state.numbers.get(real, 0),
+            self._announcements.vectors_file(rank),
+            Rings(state, self._peers, added, self._unexpected, self._ended),
+        )
+
+    def _unexpected(self, state: GroupState, operation: Operation, text: str) -> None:
+        self._fail(f"{self._named(state, operation)}: {text}")
+
+    def _ended(self) -> None:
+        if not self._is_told and not self._is_busy():
+            self._peers.resumed(time.monotonic())
+
+    def _is_busy(self) -> bool:
+        if any(state.operations for state in self._groups.values()):
+            return True
+        return self._answers is not None and bool(self._answers.under_way())
+
+    def _operations(self, state: GroupState) -> list[Operation]:
+        """Return all operations of a group under way, those answered elsewhere as they stand."""
+        found = list(state.operations.values())
+        if self._answers is not None and state.answered is not None:
+            under_way = self._answers.under_way()
+            mine = [each for each in under_way if each.group == state.answered]
+            found += [as_operation(state, each, self._peers) for each in mine]
+        return found
 
     def check_progress(self) -> None:
         """End operations whose end is not visible, and report those that make no progress."""
         now = time.monotonic()
         for state in self._groups.values():
-            for operation in list(state.operations.values()):
+            for operation in self._operations(state):
                 last = max(side.last for side in operation.reals.values())
                 is_open = any(operation.is_open(real) for real in operation.reals)
                 if not is_open and now - last > _LATE:
@@ -92,8 +143,8 @@ class Emulator:
                     each.due or each.due_in for each in operation.channels.values()
                 ):
                     continue  # an instant is known at which one of its messages goes on
-                elif is_open and now - last > _STALL and not operation.told:
-                    operation.told = True
+                elif is_open and now - last > _STALL and operation.slot not in state.told:
+                    state.told.append(operation.slot)
                     waits = f"makes no progress: {_waits_for(operation)}"
                     self._note(False, f"{self._named(state, operation)} {waits}")
 
@@ -111,7 +162,8 @@ class Emulator:
 
     def finish_all(self) -> None:
         for state in self._groups.values():
-            for operation in list(state.operations.values()):
+            for operation in self._operations(state):
+                state.operations[operation.slot] = operation
                 self._finish(state, operation)
 
     # --- what comes on connections ---
@@ -219,23 +271,23 @@ class Emulator:
         peer = state.members[pair.emulated]
         if broken is not None:
             self._fail(f"between rank {rank} and emulated rank {peer}: {broken}")
-        for operation in list(state.operations.values()):
+        for operation in self._operations(state):
             if pair.real in operation.reals and operation.is_open(pair.real):
                 at = time.monotonic() + _LAST
-                self._loop.at(at, self._bytes_left, state, operation, pair.real)
+                self._loop.at(at, self._bytes_left, state, operation.slot, pair.real)
         message = self._messages.close(connection)
         if message is not None and not self.failed:
             self._fail(
                 f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
             )
 
-    def _bytes_left(self, state: GroupState, operation: Operation, real: int) -> None:
-        known = operation.slot in state.operations
-        if known and not self.failed and operation.is_open(real):
-            self._fail(
-                f"rank {state.members[real]} closed the connection in the middle of "
-                f"{self._named(state, operation)} ({_moved(operation, real)})"
-            )
+    def _bytes_left(self, state: GroupState, slot: int, real: int) -> None:
+        for operation in self._operations(state):
+            if operation.slot == slot and not self.failed and operation.is_open(real):
+                self._fail(
+                    f"rank {state.members[real]} closed the connection in the middle of "
+                    f"{self._named(state, operation)} ({_moved(operation, real)})"
+                )
 
     def resumed(self, now: float) -> None:
         self._is_told = True
@@ -422,12 +474,11 @@ class Emulator:
             entered, done = max(side.asked, operation.entries.last), max(side.last, side.asked)
             times = side.asked, entered, side.asked, done
             self._record(Collective(state.members[real], state.group.name, *what, *times))
-        state.over.append(operation.slot)
         self._sources.finished(operation)
-        if not self._is_told and not any(one.operations for one in self._groups.values()):
-            self._peers.resumed(time.monotonic())
+        self._ended()
 
     def _count(self, state: GroupState, connection: Connection) -> None:
+        connection.count()
         moved = self._moved.setdefault(state.members[connection.pair.real], [0, 0, 0])
         moved[0] += connection.sent
         moved[1] += connection.received

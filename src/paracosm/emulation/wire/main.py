@@ -19,6 +19,7 @@ from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import Announcements
+from paracosm.emulation.wire.answers import answers_of
 from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
 from paracosm.emulation.wire.rendezvous import Rendezvous
@@ -65,7 +66,9 @@ def emulate_peers(
     announcements = Announcements(records, config.rank)
     try:
         with _signals_of(records) as signals:
-            loop = Loop()
+            loop = Loop(
+                answers_of(writer.append_lines, lambda text: writer.append(Note(-1, False, text)))
+            )
             emulator = Emulator(
                 loop,
                 communication,

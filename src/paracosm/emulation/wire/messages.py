@@ -13,6 +13,7 @@ from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
 from paracosm.emulation.wire.announcements import Announcements, Message
+from paracosm.emulation.wire.answers import Answers
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
@@ -188,10 +189,15 @@ class GroupState:
     hops: Hops  # the times of messages among emulated members
     connections: set[Connection] = field(default_factory=set)  # that are open
     operations: dict[int, Operation] = field(default_factory=dict)  # under way, by slot
-    over: deque[int] = field(default_factory=lambda: deque(maxlen=64))  # slots of the last ended
+    told: deque[int] = field(default_factory=lambda: deque(maxlen=64))  # slots of the last stalls
     numbers: dict[int, int] = field(default_factory=dict)  # collectives so far, by real member
+    answered: int | None = None  # its number among `answers`, where its rings are answered there
+    answers: Answers | None = None
 
     def next_number(self, real: int) -> int:
+        if self.answers is not None and self.answered is not None:
+            self.numbers[real] = self.answers.next_number(self.answered) + 1
+            return self.numbers[real] - 1
         number = self.numbers.get(real, 0)
         self.numbers[real] = number + 1
         return number

@@ -90,7 +90,6 @@ class Operation:
         self.segment = 0  # bytes of a segment
         self._cut: dict[int, Messages | None] = {}  # by real member: what is not empty
         self.given: memoryview | None = None  # what each emulated member gives, once that is known
-        self.told = False  # whether the user has been told that it makes no progress
         self.moved = 0  # messages that have arrived or gone
         if vector is not None and isinstance(self.schedule, Ring):
             cut = layout_of(kind, members.size, vector.size, vector.element)
