@@ -73,10 +73,19 @@ def test_a_line_that_is_not_whole_waits_for_its_rest(tmp_path: Path) -> None:
     records = tmp_path / "emulator.records"
     path = announcements_file(records, 0)
     found = Announcements(records, (0,))
-    line = '[["vector", "0", 0, 5], [40, 4, "00000000"]]\n'
+    line = '[["root", "0", 0, 5], [3]]\n'
     path.write_text(line[:20])
-    assert found.vector("0//cpu//0", 0, 5) is None
+    assert found.root("0//cpu//0", 0, 5) is None
     path.write_text(line)
+    assert found.root("0//cpu//0", 0, 5) == 3
+    writer = AnnouncementWriter(path)
+    writer.part("0", 0, 4, 3, b"abc")  # of an all-gather: passed over
+    writer.vector("0", 0, 5, Vector(40, 4, bytes(4)))
+    vectors = path.with_suffix(".vectors")
+    whole = vectors.read_bytes()
+    vectors.write_bytes(whole[:-1])
+    assert found.vector("0//cpu//0", 0, 5) is None
+    vectors.write_bytes(whole)
     assert found.vector("0//cpu//0", 0, 5) == Vector(40, 4, bytes(4))
     found.close()
 

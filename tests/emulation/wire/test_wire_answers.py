@@ -54,7 +54,7 @@ def test_instants_are_those_of_the_schedule(
         origin = inner - 1 - index // lag
         began = entries[origin] if origin >= 0 else arrived[index - inner * lag]
         came = library.answer_through(
-            inner - 1, max(origin, 0), ctypes.c_double(began), latency, busy, 1, free
+            inner - 1, max(origin, 0), ctypes.c_double(began), latency, busy, free
         )
         assert max(came, entries[-1]) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 

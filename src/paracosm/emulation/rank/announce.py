@@ -139,7 +139,8 @@ class _Announcing:
                 case ([torch.Tensor() as tensor], dist.AllreduceOptions() as options) if (
                     not named and tensor.layout is torch.strided and tensor.is_cpu
                 ):
-                    operator = int(options.reduceOp.op)
+                    reduce_op: Any = options.reduceOp
+                    operator = int(reduce_op.op)
                     vector = Vector(
                         tensor.nbytes, tensor.element_size(), neutral(operator, tensor.dtype)
                     )

@@ -111,7 +111,8 @@ class Announcements:
     def __init__(self, records: Path, ranks: Sequence[int]) -> None:
         self._paths = {rank: announcements_file(records, rank) for rank in ranks}
         self._vector_paths = {rank: vectors_file(records, rank) for rank in ranks}
-        self._vector_files: dict[int, int] = {}  # by real rank
+        self._vector_files: dict[int, int] = {}  # by real rank, and how much has been read
+        self._vectors_read: dict[int, int] = {}
         self._vectors: OrderedDict[tuple[int, int, int], Vector] = OrderedDict()
         self._files: dict[int, int] = {}  # by real rank
         self._rest: dict[int, bytes] = {}
@@ -176,14 +177,17 @@ class Announcements:
             except FileNotFoundError:
                 return
         file = self._vector_files[rank]
-        while len(found := os.read(file, _VECTOR.size)) == _VECTOR.size:
+        at = self._vectors_read.get(rank, 0)
+        while len(found := os.pread(file, _VECTOR.size, at)) == _VECTOR.size:
+            at += _VECTOR.size
             group, size, member, tag, element, length, kind, neutral = _VECTOR.unpack(found)
             if KINDS[kind] == "all_gather":
-                os.lseek(file, element, os.SEEK_CUR)
+                at += element
                 continue
             self._vectors[group, member, tag] = Vector(size, element, neutral[:length])
             if len(self._vectors) > _VECTORS:
                 self._vectors.popitem(last=False)
+        self._vectors_read[rank] = at
 
     def _read(self, rank: int) -> None:
         if rank not in self._files:

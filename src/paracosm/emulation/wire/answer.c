@@ -8,517 +8,9 @@
 // A member acts as gloo's does (gloo/allreduce.cc, allgather.cc): two messages in flight each way,
 // a notice or a header with its data for each write.
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <poll.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
+#include "answer_state.h"
 
-#define EXPORT __attribute__((visibility("default")))
-enum { ALL_GATHER = 2, ALL_REDUCE = 4 };           // prefixes of slots (gloo/types.h)
-enum { DATA = 1, SEND_READY = 2, RECV_READY = 3 };  // opcodes
-enum { HEADER = 48, SCRATCH = 1 << 20, PATTERN = 1 << 18, PIECES = 8, MEASURED = 64, PASSED = 64 };
-enum { FOREIGN, CLOSED, WRITABLE, BEGIN, HOPS, UNEXPECTED, WRONG_LENGTH, ENDED };  // for Python
-static const uint64_t LONGEST = 1ull << 40, SEGMENT = 1 << 20, SPARE = 64 << 20, LOW = 1 << 16;
-// Seconds: woken late by that; what epoll can sleep; without sleep after something has come
-static const double EARLY = 60e-6, COARSE = 2e-3, AWAKE = 300e-6;
-
-typedef struct Op Op;
-typedef void (*Callback)(int what, int number, int64_t value, uint64_t length, const void *data);
-
-typedef struct Buffer {
-    uint64_t length, got;  // room, and bytes that have come
-    struct Buffer *next;   // of those that wait to be used again
-    char data[];
-} Buffer;
-
-typedef struct Frame {
-    struct Frame *next;
-    Op *op;  // of data; NULL for a notice
-    Buffer *source;  // of data; NULL for the op's pattern
-    uint64_t length, moved, head_size;
-    char head[2 * HEADER];
-} Frame;
-
-typedef struct {
-    int fd, group;
-    char head[HEADER];
-    uint64_t headed, left, foreign;  // of a header, of a message's data, of what Python reads
-    Op *op;  // whose data is coming
-    Buffer *into;
-    uint64_t length;
-    int low, wants_room, python_writes, python_wants_room, next_changed;  // 0, or the next one's + 2
-    Frame *first, *last;
-    uint64_t sent, received, messages;
-} Link;
-
-typedef struct {  // as announcements.py writes it
-    uint64_t key, size;
-    uint32_t member, tag, element;
-    uint16_t neutral_size, kind;
-    unsigned char neutral[16];
-} Vector;
-
-typedef struct Hops {
-    struct Hops *next;
-    int kind;
-    uint64_t size;
-    double *latency, *busy;  // by hop, in the ring's direction
-} Hops;
-
-typedef struct {
-    uint64_t key;  // of its name
-    char *name;
-    int rank, real, world, is_late, is_measured;
-    double added[2];  // seconds by which every all-gather and all-reduce is late
-    int *links;       // by member
-    int64_t number;   // collectives so far
-    Hops *hops;
-    int connected, vectors, announced_count, announced_room;  // file of what the real member reduces
-    Vector *announced;
-    Buffer *part;  // of an all-gather, while it begins
-} Group;
-
-struct Op {
-    Op *next;
-    int group, kind, in, out, inner, knows_lengths, is_met;  // inner: emulated members
-    uint64_t slot, segment, halves[2], sent_bytes, received_bytes;
-    int64_t number, lag, half, sends, receives, begun, added;
-    int64_t announced, accepted, arrived, asked, sent, gone;
-    int32_t *send_index, *receive_index;  // NULL where all messages are there
-    uint64_t *send_length, *receive_length;
-    double asked_at, entered, last, due, ready_at, in_due;
-    int64_t ready_index;
-    double *entry, *free_at, *arrived_at, *accepted_at;  // by emulated member; by message
-    Buffer **kept, *part;  // what was announced of an all-gather
-    Vector vector;
-    char *pattern;
-    uint64_t pattern_size;
-};
-
-// What Python sees of an operation; `answers.py` has the same fields
-typedef struct {
-    uint64_t slot, size, element, sent_bytes, received_bytes;
-    int64_t number, announced, accepted, arrived, asked, sent, gone;
-    double asked_at, last;
-    int32_t is_due, group;
-} Snapshot;
-
-static struct {
-    double awake;
-    int epoll, running, called, changed;  // the first link with more to send, + 1
-    Callback call;
-    Link *links;
-    int link_count;
-    Group *groups;
-    int group_count;
-    Op *ops;
-    Buffer *spare;
-    uint64_t spared;
-    char *text;
-    size_t text_size, text_room;
-    double alpha, beta, small[MEASURED], large[MEASURED];
-    int smalls, larges;
-} S;
-
-static char scratch[SCRATCH], zeros[PATTERN];
-
-static double now_(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-static void *fresh(size_t count, size_t size) {
-    void *found = calloc(count ? count : 1, size);
-    if (!found) abort();
-    return found;
-}
-
-static void tell(int what, int number, int64_t value, uint64_t length, const void *data) {
-    S.called |= what != BEGIN && what != HOPS && what != ENDED;
-    S.call(what, number, value, length, data);
-}
-
-// --- buffers ---
-
-static Buffer *take(uint64_t length) {
-    for (Buffer **at = &S.spare; *at; at = &(*at)->next)
-        if ((*at)->length == length) {
-            Buffer *found = *at;
-            *at = found->next;
-            S.spared -= length;
-            found->got = 0;
-            return found;
-        }
-    Buffer *buffer = malloc(sizeof *buffer + length);
-    if (!buffer) abort();
-    buffer->length = length;
-    buffer->got = 0;
-    return buffer;
-}
-
-static void give(Buffer **place) {
-    Buffer *buffer = *place;
-    *place = NULL;
-    if (!buffer) return;
-    if (S.spared + buffer->length > SPARE) {
-        free(buffer);
-        return;
-    }
-    buffer->next = S.spare;
-    S.spare = buffer;
-    S.spared += buffer->length;
-}
-
-// --- the link between real and emulated members, as links.MeasuredLink ---
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(const double *values, int count, double share) {
-    double sorted[MEASURED];
-    int n = count < MEASURED ? count : MEASURED;
-    memcpy(sorted, values, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, ascending);
-    return sorted[(int)(share * (n - 1))];
-}
-
-EXPORT void answer_took(uint64_t size, double seconds) {
-    if (size <= 4096) {
-        S.small[S.smalls++ % MEASURED] = seconds;
-        S.alpha = quantile(S.small, S.smalls, 0.5);
-    } else if (size >= 65536) {
-        S.large[S.larges++ % MEASURED] = fmax(0, seconds - S.alpha) / size;
-        S.beta = quantile(S.large, S.larges, 0.25);
-    }
-}
-
-EXPORT void answer_measured(double *alpha_beta) {
-    alpha_beta[0] = S.alpha;
-    alpha_beta[1] = S.beta;
-}
-
-// --- when a message may go, as schedules.Ring ---
-
-static const Hops *hops_of(Op *op, uint64_t size) {
-    Group *group = &S.groups[op->group];
-    for (int once = 0; once < 2; once++) {
-        for (Hops *at = group->hops; at; at = at->next)
-            if (at->kind == op->kind && at->size == size) return at;
-        if (!once) tell(HOPS, op->group, op->kind, size, NULL), group = &S.groups[op->group];
-    }
-    return NULL;
-}
-
-// When a message that began at `origin` arrives at the last emulated member. Each hop starts once
-// the message is there and the link is free; `step` is 0 where all hops take the same.
-EXPORT double answer_through(int hops, int origin, double began, const double *latency,
-                             const double *busy, int step, double *free_at) {
-    for (int place = origin; place < hops; place++) {
-        free_at[place] = fmax(began, free_at[place]) + busy[step * place];
-        began = free_at[place] + latency[step * place];
-    }
-    return began;
-}
-
-static double through(Op *op, int origin, double began, uint64_t size) {
-    if (origin == op->inner - 1) return began;
-    if (S.groups[op->group].is_measured) {
-        double busy = S.beta * size;
-        return answer_through(op->inner - 1, origin, began, &S.alpha, &busy, 0, op->free_at);
-    }
-    const Hops *hops = hops_of(op, size);
-    if (!hops) return NAN;
-    return answer_through(op->inner - 1, origin, began, hops->latency, hops->busy, 1, op->free_at);
-}
-
-static double ready(Op *op, int64_t index, uint64_t size) {  // NAN: it waits for another message
-    if (op->ready_index == index) return op->ready_at;
-    int64_t origin = op->inner - 1 - index / op->lag;
-    double began;
-    if (origin < 0) {
-        int64_t from = index - op->inner * op->lag;
-        began = from < op->half ? op->arrived_at[from] : NAN;
-        if (isnan(began)) return NAN;
-        origin = 0;
-    } else
-        began = op->entry[origin];
-    op->ready_at = fmax(through(op, origin, began, size), op->entry[op->inner - 1]);
-    op->ready_index = index;
-    return op->ready_at;
-}
-
-// --- out ---
-
-static void advance(Op *op, double now);
-static void finish_if_complete(Op *op);
-
-static void interest(Link *link) {
-    struct epoll_event event = {.data.u32 = link - S.links};
-    event.events = EPOLLIN | (link->wants_room || link->python_wants_room ? EPOLLOUT : 0);
-    epoll_ctl(S.epoll, EPOLL_CTL_MOD, link->fd, &event);
-}
-
-static void closed(int number) {
-    if (S.links[number].fd >= 0) tell(CLOSED, number, 0, 0, NULL);
-}
-
-static void gone(int number, Frame *frame, double now) {
-    Link *link = &S.links[number];
-    Op *op = frame->op;
-    link->sent += frame->length;
-    link->messages++;
-    int64_t index = op->receive_index ? op->receive_index[op->gone] : op->gone;
-    if (op->kind == ALL_REDUCE && index >= op->half) give(&op->kept[index - op->half]);
-    op->gone++;
-    op->received_bytes += frame->length;
-    op->last = now;
-}
-
-static void changed(Link *link) {
-    if (link->next_changed) return;
-    link->next_changed = S.changed + 1;
-    S.changed = (int)(link - S.links) + 1;
-}
-
-static void flush(int number) {
-    for (;;) {
-        Link *link = &S.links[number];
-        Frame *frame = link->first;
-        if (link->fd < 0 || link->python_writes || !frame) break;
-        struct iovec parts[1 + PIECES];
-        int count = 0;
-        uint64_t offered = 0, at = frame->moved, limit = frame->head_size + frame->length;
-        if (at < HEADER) {  // a notice goes by itself
-            parts[count++] = (struct iovec){frame->head + at, HEADER - at};
-            offered = HEADER - at;
-        } else {
-            if (frame->source) limit = frame->head_size + frame->source->got;
-            if (limit > frame->head_size + frame->length) limit = frame->head_size + frame->length;
-            if (at < frame->head_size) {
-                parts[count++] = (struct iovec){frame->head + at, frame->head_size - at};
-                offered += frame->head_size - at;
-                at = frame->head_size;
-            }
-            while (at < limit && count < 1 + PIECES) {
-                uint64_t offset = at - frame->head_size, size = limit - at;
-                char *from;
-                if (frame->source)
-                    from = frame->source->data + offset;
-                else {
-                    uint64_t in = offset % frame->op->pattern_size;
-                    from = frame->op->pattern + in;
-                    if (size > frame->op->pattern_size - in) size = frame->op->pattern_size - in;
-                }
-                parts[count++] = (struct iovec){from, size};
-                offered += size;
-                at += size;
-            }
-            if (!count) break;  // more has to come first
-        }
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-        ssize_t moved = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved < 0 && errno != EAGAIN) {
-            closed(number);
-            return;
-        }
-        if (moved > 0) frame->moved += moved;
-        if (frame->moved == frame->head_size + frame->length) {
-            link->first = frame->next;
-            if (!link->first) link->last = NULL;
-            Op *op = frame->op;
-            if (op) {
-                double now = now_();
-                gone(number, frame, now);
-                free(frame);
-                if (S.groups[op->group].world == 2) advance(op, now);
-                finish_if_complete(op);
-            } else
-                free(frame);
-        } else if (moved < (ssize_t)offered) {
-            if (!link->wants_room) link->wants_room = 1, interest(link);
-            return;
-        }
-    }
-    Link *link = &S.links[number];
-    if (link->fd >= 0 && link->wants_room) link->wants_room = 0, interest(link);
-}
-
-static void flush_changed(void) {
-    while (S.changed) {
-        int number = S.changed - 1;
-        S.changed = S.links[number].next_changed - 1;
-        S.links[number].next_changed = 0;
-        if (!S.links[number].wants_room) flush(number);
-    }
-}
-
-static void put(uint64_t *head, uint64_t opcode, uint64_t slot, uint64_t length) {
-    uint64_t values[6] = {HEADER + (opcode == DATA ? length : 0), opcode, slot, 0, length, 0};
-    memcpy(head, values, HEADER);
-}
-
-static void notice(int number, uint64_t slot, uint64_t length) {
-    Link *link = &S.links[number];
-    if (link->fd < 0) return;
-    Frame *frame = fresh(1, sizeof *frame), **at = &link->first;
-    put((uint64_t *)frame->head, RECV_READY, slot, length);
-    frame->head_size = HEADER;
-    while (*at && (!(*at)->op || (*at)->moved)) at = &(*at)->next;  // before data not begun
-    frame->next = *at;
-    *at = frame;
-    if (!frame->next) link->last = frame;
-    changed(link);
-}
-
-static void queue(Op *op, uint64_t length, Buffer *source) {
-    Link *link = &S.links[op->out];
-    if (link->fd < 0) return;
-    Frame *frame = fresh(1, sizeof *frame);
-    put((uint64_t *)frame->head, SEND_READY, op->slot, length);
-    put((uint64_t *)(frame->head + HEADER), DATA, op->slot, length);
-    frame->head_size = 2 * HEADER;
-    frame->op = op;
-    frame->length = length;
-    frame->source = source;
-    if (link->last)
-        link->last->next = frame;
-    else
-        link->first = frame;
-    link->last = frame;
-    changed(link);
-}
-
-// --- an operation's progress, as operations.Operation and emulator.Emulator ---
-
-static int accept_next(Op *op, double now) {
-    Group *group = &S.groups[op->group];
-    if (op->accepted >= op->sends) return 0;
-    int is_announced = op->accepted < op->announced;
-    if (!is_announced) {
-        if (group->is_measured && group->world > 2 && !op->knows_lengths) return 0;
-        if (op->accepted >= op->arrived + 2) return 0;
-        if (op->kind == ALL_GATHER && !op->knows_lengths) return 0;
-        int begins = op->accepted < op->begun || group->world > 2 || op->kind == ALL_GATHER;
-        if (!begins && (op->arrived < op->begun || op->gone < op->added)) return 0;
-    }
-    if (op->entry[0] > now) {
-        op->in_due = op->entry[0];
-        return 0;
-    }
-    uint64_t length = is_announced ? op->send_length[op->accepted] : op->segment;
-    if (!is_announced && op->kind == ALL_GATHER) {
-        length = op->halves[op->accepted % 2];
-        if (length == UINT64_MAX) length = op->halves[1 - op->accepted % 2];
-    }
-    op->accepted_at[op->accepted] = is_announced ? now : NAN;
-    op->accepted++;
-    notice(op->in, op->slot, length);
-    return 1;
-}
-
-static Buffer *fitted(Buffer *buffer, uint64_t length) {  // cut, or repeated
-    Buffer *found = take(length);
-    for (uint64_t at = 0; at < length; at++) found->data[at] = buffer->data[at % buffer->length];
-    found->got = length;
-    return found;
-}
-
-static int send_next(Op *op, double now) {
-    if (op->sent >= op->asked) return 0;
-    Group *group = &S.groups[op->group];
-    if (op->kind == ALL_GATHER && group->world == 2 && !op->part && op->arrived <= op->sent)
-        return 0;
-    uint64_t length = op->receive_length[op->sent];
-    int64_t index = op->receive_index ? op->receive_index[op->sent] : op->sent;
-    double at = ready(op, index, length);
-    if (isnan(at)) return 0;
-    if (at > now) {
-        op->due = at;
-        return 0;
-    }
-    Buffer *source = NULL;
-    if (length && op->kind == ALL_GATHER) {
-        Buffer **half = &op->kept[index % 2];
-        if (!*half && op->part && length <= op->part->length) {
-            *half = take(length);
-            memcpy((*half)->data, op->part->data + (index % 2 ? op->part->length - length : 0), length);
-            (*half)->got = length;
-        }
-        if (!*half) return 0;
-        if ((*half)->length != length) {
-            if ((*half)->got < (*half)->length || !(*half)->length) return 0;
-            Buffer *other = fitted(*half, length);
-            give(half);
-            *half = other;
-        }
-        source = *half;
-    } else if (length && index >= op->half) {
-        source = op->kept[index - op->half];
-        if (!source || source->length < length) source = NULL;
-    }
-    op->due = INFINITY;
-    op->sent++;
-    queue(op, length, source);
-    return 1;
-}
-
-static void advance(Op *op, double now) {
-    op->due = op->in_due = INFINITY;
-    while (accept_next(op, now)) continue;
-    while (send_next(op, now)) continue;
-}
-
-static void forget(Op *op) {
-    Op **at = &S.ops;
-    while (*at != op) at = &(*at)->next;
-    *at = op->next;
-    for (int64_t i = 0; i < (op->kind == ALL_GATHER ? 2 : op->half); i++) give(&op->kept[i]);
-    give(&op->part);
-    void *parts[] = {op->send_index, op->receive_index, op->send_length, op->receive_length,
-                     op->entry, op->free_at, op->arrived_at, op->accepted_at, op->kept};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
-    if (op->pattern != zeros) free(op->pattern);
-    free(op);
-}
-
-static uint64_t size_of(const Op *op) {
-    if (op->kind == ALL_REDUCE) return op->vector.size;
-    uint64_t moved = op->sent_bytes ? op->sent_bytes : op->received_bytes;
-    int world = S.groups[op->group].world;
-    return moved * world / (world - 1);
-}
-
-static void finish_if_complete(Op *op) {
-    if (op->arrived < op->sends || op->gone < op->receives) return;
-    Group *group = &S.groups[op->group];
-    double done = fmax(op->last, op->asked_at), entered = fmax(op->asked_at, op->entered);
-    if (S.text_room - S.text_size < 512 + strlen(group->name)) {
-        S.text_room = 2 * S.text_room + 65536;
-        if (!(S.text = realloc(S.text, S.text_room))) abort();
-    }
-    S.text_size += sprintf(
-        S.text + S.text_size, "[\"c\",%d,%s,%lld,\"%s\",%llu,-1,%.9f,%.9f,%.9f,%.9f,0,\"\"]\n",
-        group->rank, group->name, (long long)op->number,
-        op->kind == ALL_REDUCE ? "all_reduce" : "all_gather", (unsigned long long)size_of(op),
-        op->asked_at, entered, op->asked_at, done);
-    int number = op->group, is_late = group->is_late;
-    forget(op);
-    if (is_late) tell(ENDED, number, 0, 0, NULL);
-}
+#include "answer_ring.h"
 
 // --- in ---
 
@@ -625,7 +117,6 @@ static Op *begin(int number, uint64_t slot, double now) {
         }
     op->send_length = fresh(op->sends, sizeof(uint64_t));
     op->receive_length = fresh(op->receives, sizeof(uint64_t));
-    op->accepted_at = fresh(op->sends, sizeof(double));
     op->arrived_at = fresh(op->half, sizeof(double));
     for (int64_t i = 0; i < op->half; i++) op->arrived_at[i] = NAN;
     op->kept = fresh(op->half + 2, sizeof(Buffer *));
@@ -654,14 +145,16 @@ static void begin_announced(int number) {
     for (;;) {
         Group *group = &S.groups[number];
         if (group->connected < group->world - 1) return;
-        if (read(group->vectors, &next, sizeof next) != sizeof next) return;
+        if (pread(group->vectors, &next, sizeof next, group->at) != sizeof next) return;
+        group->at += sizeof next;
         int is_mine = next.key == group->key && next.member == (uint32_t)group->real;
         if (next.kind == ALL_GATHER) {
             Buffer *part = take(next.size);
             while (part->got < next.element) {  // the rest is being written
-                ssize_t count = read(group->vectors, part->data + part->got, next.element - part->got);
+                ssize_t count = pread(group->vectors, part->data + part->got,
+                                      next.element - part->got, group->at);
                 if (count < 0 && errno != EINTR) return;
-                if (count > 0) part->got += count;
+                if (count > 0) part->got += count, group->at += count;
             }
             if (is_mine)
                 group->part = part;
@@ -707,8 +200,6 @@ static void received(int number, double now) {
     link->messages++;
     int64_t index = op->send_index ? op->send_index[op->arrived] : op->arrived;
     if (index < op->half) op->arrived_at[index] = now;
-    double since = op->accepted_at[op->arrived];
-    if (S.groups[op->group].is_measured && !isnan(since)) answer_took(link->length, now - since);
     op->arrived++;
     op->sent_bytes += link->length;
     op->last = now;
@@ -937,18 +428,19 @@ EXPORT int answer_start(Callback call, int python) {
 }
 
 EXPORT int answer_group(uint64_t key, const char *name, int rank, int real, int world, int is_late,
-                        int is_measured, double gather, double reduce, int64_t number,
-                        const char *vectors) {
+                        double gather, double reduce, int64_t number, const char *vectors) {
     int file = -1;  // a group that is made again reads on
+    int64_t at = 0;
     for (int i = 0; i < S.group_count; i++)
-        if (S.groups[i].key == key && S.groups[i].real == real) file = S.groups[i].vectors;
+        if (S.groups[i].key == key && S.groups[i].real == real)
+            file = S.groups[i].vectors, at = S.groups[i].at;
     if (file < 0) file = open(vectors, O_RDONLY | O_CLOEXEC);
     S.groups = realloc(S.groups, (S.group_count + 1) * sizeof(Group));
     if (!S.groups) abort();
     Group *group = &S.groups[S.group_count];
-    *group = (Group){key, strdup(name), rank, real, world, is_late, is_measured,
+    *group = (Group){key, strdup(name), rank, real, world, is_late,
                      {gather, reduce}, fresh(world, sizeof(int)), number, NULL,
-                     0, file, 0, 0, NULL, NULL};
+                     0, file, 0, 0, NULL, NULL, at};
     return S.group_count++;
 }
 

@@ -122,7 +122,7 @@ class Answers:
         ranks: tuple[int, int],
         size: int,
         added: tuple[float, float],
-        traits: tuple[bool, bool],
+        may_be_late: bool,
         number: int,
         vectors: Path,
         asked: Asked,
@@ -135,8 +135,7 @@ class Answers:
             ranks: the real member's global rank, and its rank in the group.
             size: how many members.
             added: seconds by which every all-gather and all-reduce begins late.
-            traits: whether emulated members may be late, and whether messages among them take what
-                was measured.
+            may_be_late: whether emulated members may be.
             number: collectives that the group has had.
             vectors: the file.
             asked: answers what has to be known.
@@ -146,7 +145,7 @@ class Answers:
             dumps(name).encode(),
             *ranks,
             size,
-            *map(int, traits),
+            int(may_be_late),
             *map(ctypes.c_double, added),
             ctypes.c_int64(number),
             bytes(vectors),
@@ -193,24 +192,6 @@ class Answers:
         size = self._c.answer_text(ctypes.byref(text))
         if size:
             self._record(ctypes.string_at(text, size).decode())
-
-    def took(self, size: int, seconds: float) -> None:
-        self._c.answer_took(ctypes.c_uint64(size), ctypes.c_double(seconds))
-
-    @property
-    def alpha(self) -> float:
-        """As of `links.MeasuredLink`."""
-        return self._measured()[0]
-
-    @property
-    def beta(self) -> float:
-        """As of `links.MeasuredLink`."""
-        return self._measured()[1]
-
-    def _measured(self) -> tuple[float, float]:
-        found = (ctypes.c_double * 2)()
-        self._c.answer_measured(found)
-        return found[0], found[1]
 
     def stop(self) -> None:
         self._c.answer_stop()

@@ -321,15 +321,16 @@ class Connection:
         except OSError:
             self.close()
             return
-        full = full or (turn <= 0 and bool(self._queue))
+        self._wrote(full or (turn <= 0 and bool(self._queue)))
+
+    def _wrote(self, full: bool) -> None:
         if not self.is_open:
             return
         if self._answers is not None:
-            self._wants_room = full
             self._answers.wrote(self._number, self._is_inside(), full)
         elif full != self._wants_room:
-            self._wants_room = full
             self._loop.writable(self._socket.fileno(), full)
+        self._wants_room = full
 
     def _is_inside(self) -> bool:
         """Return whether a part of a frame has gone."""

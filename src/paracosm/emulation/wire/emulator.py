@@ -46,7 +46,7 @@ class Emulator:
         self._peers = peers
         self._record = record
         self._answers = loop.answers
-        self._link = (self._answers or MeasuredLink()) if measured else None
+        self._link = MeasuredLink() if measured else None
         self._pace = Pace(pace)
         self._is_told = False
         self._announcements = announcements
@@ -89,10 +89,12 @@ class Emulator:
     def _answer_rings(self, state: GroupState) -> None:
         """Have the rings of a group with one real member answered without Python, where possible.
 
-        With `pace` messages share modelled ports, which are Python's.
+        With `pace` messages share modelled ports, which are Python's; and among more than two
+        members what messages take is measured by Python's own.
         """
         group = state.group
-        if self._answers is None or len(group.real) != 1 or group.size < 2 or self._pace.sharing:
+        is_python = self._pace.sharing is not None or (self._link is not None and group.size > 2)
+        if self._answers is None or len(group.real) != 1 or group.size < 2 or is_python:
             return
         real, rank = group.real[0], state.members[group.real[0]]
         added = self._communication.added
@@ -103,7 +105,7 @@ class Emulator:
             (rank, real),
             group.size,
             (added("all_gather"), added("all_reduce")),
-            (self._peers.may_be_late, self._link is not None),
+            self._peers.may_be_late,
             state.numbers.get(real, 0),
             self._announcements.vectors_file(rank),
             Rings(state, self._peers, added, self._unexpected, self._ended),

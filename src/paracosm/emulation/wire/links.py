@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from paracosm.cluster.link import Sharing
 from paracosm.emulation.communication import Communication
@@ -16,7 +15,7 @@ _MOST = 100_000  # remembered answers
 
 class Hops:
     def __init__(
-        self, communication: Communication, members: Sequence[int], measured: Measured | None
+        self, communication: Communication, members: Sequence[int], measured: MeasuredLink | None
     ) -> None:
         self._communication = communication
         self._members = members
@@ -46,13 +45,6 @@ class Hops:
 _SMALL = 4096  # bytes: up to here a message is all latency
 _LARGE = 65_536  # bytes: from here bandwidth shows
 _WINDOW = 64  # messages that count
-
-
-class Measured(Protocol):
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def beta(self) -> float: ...
 
 
 class MeasuredLink:
