@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.records import (
+    CPU_FOR_CUDA,
     MEASUREMENT,
     Collective,
     Group,
@@ -285,6 +286,13 @@ def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None
     outside = none | {"count": 1, "exposed": 9.0, "per_iteration": none}  # before the first one
     more = replace(summary, collectives={**(summary.collectives or {}), "broadcast": outside})
     assert answer(more) == said
+    write_records([*script.records, Note(0, False, CPU_FOR_CUDA)], tmp_path / MEASUREMENT)
+    said = answer(run_emulation(job(**LINK, measured=tmp_path)).summary)
+    assert said.startswith("In a world of 2, an iteration takes 46 ms with this CPU's computing: ")
+    changed = job(**LINK, measured=tmp_path, what_if=("all_reduce: none",))
+    assert " instead of 46 ms, with this CPU's computing: " in answer(
+        run_emulation(changed).summary
+    )
     free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
     assert free.twice_bandwidth is None  # it waits for nothing
 

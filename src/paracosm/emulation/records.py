@@ -39,6 +39,13 @@ MEASUREMENT = "measured.records"
 """The file in a run folder with the records of a run that measured computing alone."""
 
 
+CPU_FOR_CUDA = (
+    "the script asked for CUDA devices: the CPU replaces them, and computing takes the CPU's time "
+    "(--device cpu)"
+)
+"""The note of a rank whose script runs on the CPU, but means to be on a GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective, or one message of a pair, as a real rank saw it.

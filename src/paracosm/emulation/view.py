@@ -11,6 +11,7 @@ import numpy as np
 
 from paracosm.cluster.description import cluster_text
 from paracosm.emulation.charts import sections
+from paracosm.emulation.records import CPU_FOR_CUDA
 from paracosm.results import EmulationSummary
 from paracosm.results.comparison import best_sentence
 from paracosm.results.view import (
@@ -46,7 +47,10 @@ def sentence(summary: EmulationSummary) -> str:
     text = f"{world}, an iteration takes {short_duration(time.median)}"
     if summary.unchanged is not None and summary.unchanged.iteration_time is not None:
         before = short_duration(summary.unchanged.iteration_time.median)
-        text += f" with {'; '.join(summary.what_if or ())} instead of {before}"
+        text += f" with {'; '.join(summary.what_if or ())} instead of {before},"
+    if any(note["text"] == CPU_FOR_CUDA for note in summary.notes or ()):
+        text += " with this CPU's computing"
+    text = text.removesuffix(",")
     if (exposed := _exposed_share(summary)) is not None:
         collectives = (summary.collectives or {}).items()
         kinds = {kind: (times["per_iteration"] or times)["exposed"] for kind, times in collectives}

@@ -145,3 +145,9 @@ def test_a_script_that_is_not_there_is_named(
         load_script("module:no_such_module")
     with pytest.raises(InputError, match="no module of that name that can be run"):
         load_script("module:json")  # a package without __main__
+    (tmp_path / "lacking").mkdir()
+    (tmp_path / "lacking" / "__init__.py").write_text("import no_such_dependency")
+    (tmp_path / "lacking" / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be imported: No module .*no_such_dependency"):
+        load_script("module:lacking.train")

@@ -51,6 +51,28 @@ def test_a_wait_that_fails_has_ended(tmp_path: Path) -> None:
     assert told[1] == 6.0
 
 
+@pytest.mark.parametrize(
+    ("waited", "instants", "read"),
+    [
+        pytest.param((0.0, 0.5, 0.5, 0.5), (10.0, 11.0), [10.5], id="core lost in between"),
+        pytest.param((0.0, 0.0, 3.0, 3.0), (12.0, 13.0), [12.0, 12.0], id="counted afterwards"),
+    ],
+)
+def test_instants_never_go_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waited: tuple[float, ...],  # what the kernel has counted, reading by reading
+    instants: tuple[float, ...],
+    read: list[float],
+) -> None:
+    waits = Waits(RecordWriter(tmp_path / "records"), 0, measures=True)
+    monkeypatch.setattr(waits._clock, "waited", iter(waited).__next__)
+    monkeypatch.setattr("paracosm.emulation.rank.observe.time.monotonic", iter(instants).__next__)
+    instants_read = [waits.now() for _ in read]
+    monkeypatch.undo()
+    assert instants_read == read
+
+
 def test_threads_wait_each_for_itself(tmp_path: Path) -> None:
     def use(waits: Waits) -> None:
         waits.begin()

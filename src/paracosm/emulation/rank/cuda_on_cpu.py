@@ -29,6 +29,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.observe import peak_memory
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.sync_batch_norm import synchronise_on_cpu
 
 Call = Callable[..., Any]
 
@@ -50,6 +51,7 @@ def use_cpu_for_cuda(
     _translate_tensors(cpu_for)
     _translate_types(cpu_for)
     _show_devices(config.devices, refuse)
+    synchronise_on_cpu()
     if config.mode == "wire":
         _use_gloo_for_nccl()
         give_nccl_names(refuse)

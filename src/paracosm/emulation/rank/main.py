@@ -130,16 +130,19 @@ def _check_text(source: bytes, path: str) -> None:
 
 def _module(name: str) -> Script:
     _search_first(os.getcwd())
+    why = "no module of that name that can be run"
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
-    except (ImportError, ValueError):
+    except (ImportError, ValueError) as error:
         spec = None
+        if isinstance(error, ImportError) and not f"{name}.".startswith(f"{error.name}."):
+            why = f"a package that it is in cannot be imported: {error}"
     loader: Any = None if spec is None else spec.loader
     code = None if loader is None else loader.get_code(spec.name if spec else name)
     if spec is None or code is None:
-        raise InputError(f"module:{name}: no module of that name that can be run")
+        raise InputError(f"module:{name}: {why}")
     return Script(code, None, spec.origin or name, spec.origin, loader, spec)
 
 

@@ -167,6 +167,9 @@ class CoreClock:
         return int(os.pread(self._file, 96, 0).split()[1]) * 1e-9
 
 
+_READINGS = 5  # tries to read two clocks without losing the core in between
+
+
 class Waits:
     """Records the waits of one rank.
 
@@ -187,9 +190,21 @@ class Waits:
         self._rank = rank
         self._ended = ended
         self._open = _Open()
+        self._latest = 0.0
 
     def now(self) -> float:
-        return time.monotonic() - self.left_out()
+        """Return the instant, which is never before one that was returned earlier."""
+        if self._clock is None:
+            return time.monotonic()
+        # Whoever loses the core between the two readings would take what it waited for off twice,
+        # or not at all.
+        for _ in range(_READINGS):
+            left_out, instant = self._clock.waited(), time.monotonic()
+            if self._clock.waited() == left_out:
+                break
+        # What the main thread still waits for while another one asks is counted afterwards.
+        self._latest = max(self._latest, instant - left_out)
+        return self._latest
 
     def left_out(self) -> float:
         return 0.0 if self._clock is None else self._clock.waited()

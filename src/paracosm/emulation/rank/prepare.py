@@ -36,7 +36,7 @@ from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.pipelines import tell_stages, watch_steps
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
-from paracosm.emulation.records import Note, RecordWriter
+from paracosm.emulation.records import CPU_FOR_CUDA, Note, RecordWriter
 from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 from paracosm.emulation.wire.store import bound
 from paracosm.errors import InputError
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from paracosm.emulation.backend.runtime import GroupRuntime, Runtime
 
 _EMULATOR = "emulator.records"
-_ON_CPU = (
-    "the script asked for CUDA devices: the CPU replaces them, and computing takes the CPU's time "
-    "(--device cpu)"
-)
 
 
 def prepare(setting: Setting) -> None:
@@ -96,13 +92,16 @@ def prepare(setting: Setting) -> None:
 
     @cache
     def asked() -> None:
-        note(_ON_CPU)
+        note(CPU_FOR_CUDA)
         if runtime is not None:
             runtime.cpu_is_cuda = True
 
     has_gpu = setting.config.nccl or torch.cuda.is_available()
     if setting.config.device == "cpu" or not has_gpu:
-        why = "the CPU takes the place of a GPU here (--device cpu), and cannot do that"
+        why = (
+            "the CPU takes the place of a GPU here (--device cpu), and cannot do that; emulate "
+            "--hardware NAME says what the script does on a GPU that is not there"
+        )
         use_cpu_for_cuda(setting.config, refuser(recorder, setting.rank, why), asked)
     keep_device()
     end.watch_groups()

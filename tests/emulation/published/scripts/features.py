@@ -22,6 +22,11 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -278,6 +283,17 @@ def _() -> None:
     same(found, data())
 
 
+@feature("device mesh of three dimensions, flattened")
+def _() -> None:
+    names = ("pipeline", "data", "tensor")
+    mesh = init_device_mesh("cpu", (1, WORLD // 2, 2), mesh_dim_names=names)
+    flat = mesh["data", "tensor"]._flatten("both")
+    for group, size in ((mesh["pipeline"], 1), (mesh["data"], WORLD // 2), (flat, WORLD)):
+        found = torch.zeros(12 * size)
+        dist.all_gather_single(found, data(), group=group.get_group())
+        same(found, data().repeat(size))
+
+
 @feature("DTensor, redistributed")
 def _() -> None:
     mesh = init_device_mesh("cpu", (WORLD,))
@@ -372,6 +388,64 @@ def _() -> None:
     for layer in (model[0], model[2]):
         fully_shard(layer)
     train(fully_shard(model))
+
+
+@feature("HSDP: `fully_shard` on a mesh of two dimensions")
+def _() -> None:
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("replicas", "shards"))
+    model = network()
+    for layer in (model[0], model[2]):
+        fully_shard(layer, mesh=mesh)
+    train(fully_shard(model, mesh=mesh))
+
+
+@feature("full state of FSDP2, gathered and loaded again")
+def _() -> None:
+    model = fully_shard(network())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    train(model, optimizer)
+    whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    parameters, moments = get_state_dict(model, optimizer, options=whole)
+    if RANK == 0:
+        assert parameters["0.weight"].shape == (16, 8)
+        with tempfile.TemporaryFile() as file:
+            torch.save(parameters, file)
+    whole = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_state_dict(
+        *(model, optimizer),
+        model_state_dict=parameters,
+        optim_state_dict=moments,
+        options=whole,
+    )
+    train(model, optimizer)
+
+
+@feature("sharded state of FSDP2, saved and loaded again")
+def _() -> None:
+    model = fully_shard(network())
+    folder = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(folder, 0)
+    parameters, _ = get_state_dict(model, [])
+    before = parameters["0.weight"].to_local().clone()
+    checkpoint.save(parameters, checkpoint_id=folder[0])
+    parameters["0.weight"].to_local().zero_()
+    checkpoint.load(parameters, checkpoint_id=folder[0])
+    same(parameters["0.weight"].to_local(), before)
+
+
+@feature("branches by rank")
+def _() -> None:
+    first = dist.new_group([0])
+    group = dist.new_group(list(range(WORLD // 2, WORLD)))
+    if RANK == 0:
+        dist.barrier(group=first)
+        dist.broadcast(data(), 0)
+    else:
+        found = torch.zeros(12)
+        dist.broadcast(found, 0)
+    if RANK >= WORLD // 2:
+        dist.all_reduce(data(), group=group)
+    dist.barrier()
 
 
 @feature("pipeline stages")

@@ -1,0 +1,302 @@
+"""Published training scripts, as their authors wrote them: what does each do under emulation?
+
+    python benchmarks/published_scripts/published_scripts.py FOLDER [--only NAME ...] [--ways WAY ...]
+
+FOLDER holds checkouts of the repositories that `scripts.py` names, each under its name. What the
+scripts import is installed beside this Python; a script whose imports are missing is left out.
+Nothing of a script is changed: where it would fetch data or a pretrained model, made-up ones are
+put in the way (`made_up`), and flags make it small.
+
+Each runs as rank 0 of 8 and of 64 in backend mode, in wire mode and in backend mode as rank 0 of 2,
+and among two real gloo processes (`real_rank.py`), where torch.profiler counts the collectives that
+reach PyTorch: numbers and bytes are compared with those that backend mode has recorded. With
+STORE_RESULTS=1 the rows go to benchmarks/results/emulation.json, from which docs/made_tables.py
+writes the table of docs/emulation.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from scripts import SCRIPTS, Script
+
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.records import Collective, Group, Record
+from paracosm.emulation.result import result_of
+from paracosm.emulation.run import run_job
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "results" / "emulation.json"
+WAYS = {"backend 8": 8, "real 2": 2, "backend 2": 2, "backend 64": 64, "wire 2": 2}
+PATIENCE = 600  # seconds for one run
+Counts = dict[str, tuple[int, int]]  # of collectives by kind: how many, bytes that the rank gave
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="+", choices=list(SCRIPTS), default=list(SCRIPTS))
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--shown", action="store_true", help="with what the scripts print")
+    options = parser.parse_args()
+    for name in options.only:
+        script = SCRIPTS[name]
+        checkout = options.folder.resolve() / script.repository
+        if not checkout.is_dir():
+            print(f"{name}: no {checkout}", flush=True)
+            continue
+        if missing := [each for each in script.needs if importlib.util.find_spec(each) is None]:
+            print(f"{name}: not installed: {', '.join(missing)}", flush=True)
+            continue
+        ended: dict[str, str] = {}  # by way
+        counts: dict[str, Counts] = {}
+        for way in options.ways:
+            ended[way], counts[way] = run(script, checkout, way, options.shown)
+            print(f"{name}, {way}: {ended[way]}", flush=True)
+            if os.environ.get("STORE_RESULTS"):
+                store(row_of(name, script, ended, counts))
+
+
+def run(script: Script, checkout: Path, way: str, shown: bool) -> tuple[str, Counts]:
+    """Run a script one way; return how it ended, and the collectives of rank 0."""
+    mode, world = way.split()[0], WAYS[way]
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        source = checkout / script.path
+        if script.stub:  # it runs before the script, in its process
+            path = str(source)
+            runs = f"runpy.run_path({path!r}, run_name='__main__')"
+            if script.module:
+                runs = f"runpy.run_module({script.module!r}, run_name='__main__', alter_sys=True)"
+            stub, source = (HERE / "made_up" / script.stub).read_text(), work / "stubbed.py"
+            argument = f"sys.argv[0], sys.path[0] = {path!r}, {str(Path(path).parent)!r}"
+            source.write_text(f"{stub}\nimport runpy, sys\n{argument}\n{runs}\n")
+        target = f"module:{script.module}" if script.module and not script.stub else str(source)
+        script.data(work, world)
+        changed = {"world": world, "work": work, "checkout": checkout}
+        arguments = [each.format(**changed) for each in script.arguments]
+        search = [str(checkout / each) for each in script.search]
+        told = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "WANDB_MODE": "disabled",
+        }
+        told |= {name: value.format(**changed) for name, value in dict(script.environment).items()}
+        told["PYTHONPATH"] = os.pathsep.join([*search, os.environ.get("PYTHONPATH", "")])
+        where = checkout / script.folder if script.folder is not None else work
+        if mode == "real":
+            return real(target, arguments, told, where, work, world, shown)
+        return emulated(target, arguments, told, where, work, world, mode, shown)
+
+
+def emulated(
+    target: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    where: Path,
+    work: Path,
+    world: int,
+    mode: str,
+    shown: bool,
+) -> tuple[str, Counts]:
+    """Run a script as `paracosm emulate --device cpu` does."""
+    config = EmulateConfig(
+        script=Path(target),
+        arguments=tuple(arguments),
+        world_size=world,
+        mode="wire" if mode == "wire" else "backend",
+        device="cpu",
+        local_world_size=min(world, 8),
+        output="stderr",
+    )
+    records: list[Record] = []
+    said = work / "said"
+    at = time.monotonic()
+    with printing_to(said), changed_surroundings(environment, where):
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.alarm(PATIENCE)
+        ended = run_job(config, 0, work, records.extend)
+        signal.alarm(0)
+    if ended.interrupted:
+        return f"did not end in {time.monotonic() - at:.0f} s", {}
+    summary = result_of(config, records, ended.exit_code, 0, ended.emulator).summary
+    printed = said.read_text()
+    if shown or summary.status == "failed":
+        print(printed[-3000:])
+    grave = [note["text"] for note in summary.notes if note["grave"]]
+    if summary.status == "failed":
+        return f"refused: {grave[0]}" if grave else f"fails: {last_line(printed)}", {}
+    counts = recorded(records) if mode == "backend" else {}
+    return f"runs, {summary.iterations} iterations", counts
+
+
+def _interrupt(*ignored: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def printing_to(file: Path) -> Iterator[None]:
+    """Send what processes print that are started now, on standard error, to a file."""
+    kept = os.dup(2)
+    with file.open("w") as out:
+        os.dup2(out.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def changed_surroundings(environment: Mapping[str, str], where: Path) -> Iterator[None]:
+    """Give processes that are started now an environment and a current folder."""
+    before, here = dict(os.environ), Path.cwd()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(where)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        os.chdir(here)
+
+
+def real(
+    target: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    where: Path,
+    work: Path,
+    world: int,
+    shown: bool,
+) -> tuple[str, Counts]:
+    """Run a script as two processes, over gloo, with the CPU where it asks for CUDA devices."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port = str(trial.getsockname()[1])
+    counted = work / "counts.json"
+    ranks = []
+    for rank in range(world):
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        told |= {
+            "GROUP_RANK": 0,
+            "GROUP_WORLD_SIZE": 1,
+            "ROLE_RANK": rank,
+            "ROLE_WORLD_SIZE": world,
+        }
+        variables = {name: str(value) for name, value in told.items()}
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, str(HERE / "real_rank.py"), str(counted), target, *arguments]
+        with (work / f"rank{rank}.out").open("w") as out:
+            ranks.append(
+                subprocess.Popen(
+                    command,
+                    env={**environment, **variables, **address},
+                    cwd=where,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+    codes = []
+    try:
+        for process in ranks:
+            codes.append(process.wait(PATIENCE))
+    except subprocess.TimeoutExpired:
+        return f"did not end in {PATIENCE} s", {}
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    said = (work / "rank0.out").read_text()
+    if shown or any(codes):
+        print(said[-3000:])
+    if any(codes):
+        return f"fails: {last_line(said)}", {}
+    return "runs", {kind: tuple(both) for kind, both in json.loads(counted.read_text()).items()}
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
+    return (errors or lines or ["nothing was printed"])[-1][:300]
+
+
+# An all-reduce is what gloo makes of a reduce-scatter.
+_KINDS = {"all_reduce": "reductions", "reduce_scatter": "reductions"}
+
+
+def recorded(records: Sequence[Record]) -> Counts:
+    """Return the collectives of a run in backend mode: how many of a kind, and bytes given."""
+    sizes, counts = dict[str, int](), Counts()
+    for record in records:
+        if isinstance(record, Group):
+            sizes[record.name] = record.size
+        elif isinstance(record, Collective):
+            size = record.size
+            if record.kind in ("all_gather", "gather", "scatter"):  # bytes of all ranks
+                size //= sizes[record.group]
+            kind = _KINDS.get(record.kind, record.kind)
+            count, total = counts.get(kind, (0, 0))
+            counts[kind] = count + 1, total + size
+    return counts
+
+
+def row_of(
+    name: str, script: Script, ended: Mapping[str, str], counts: Mapping[str, Counts]
+) -> dict[str, str]:
+    real_counts, modelled = counts.get("real 2") or {}, counts.get("backend 2") or {}
+    beside = "" if not (real_counts and modelled) else compared(real_counts, modelled)
+    return {
+        "script": f"{name} ({script.what})",
+        "backend, 8 ranks": ended.get("backend 8", ""),
+        "64 ranks": ended.get("backend 64", ""),
+        "wire, 2 ranks": ended.get("wire 2", ""),
+        "2 real ranks": ended.get("real 2", ""),
+        "collectives of rank 0 of 2": beside,
+        "PyTorch": torch.__version__.partition("+")[0],
+    }
+
+
+def compared(real_counts: Counts, modelled: Counts) -> str:
+    """Say whether two runs have the same collectives, and which differ."""
+    apart = [
+        f"{kind}: {real_counts.get(kind, (0, 0))} real, {modelled.get(kind, (0, 0))} emulated"
+        for kind in sorted({*real_counts, *modelled})
+        if real_counts.get(kind) != modelled.get(kind)
+    ]
+    number = sum(count for count, _ in modelled.values())
+    total = sum(size for _, size in modelled.values())
+    return "; ".join(apart) or f"the same: {number:,}, {total:,} bytes"
+
+
+def store(row: dict[str, str]) -> None:
+    stored: dict[str, Any] = {"columns": list(row), "rows": []}
+    if RESULTS.exists():
+        stored = json.loads(RESULTS.read_text())
+    row = {**row, "date": f"{datetime.now().astimezone():%Y-%m-%d}"}
+    places = [i for i, each in enumerate(stored["rows"]) if each["script"] == row["script"]]
+    if places:
+        stored["rows"][places[0]] = row
+    else:
+        stored["rows"].append(row)
+    RESULTS.write_text(f"{json.dumps(stored, indent=2)}\n")
+
+
+if __name__ == "__main__":
+    main()
