@@ -1,6 +1,6 @@
 """Published training scripts, as their authors wrote them: what does each do under emulation?
 
-    python benchmarks/published_scripts/published_scripts.py FOLDER [--only NAME ...] [--ways WAY ...]
+    python benchmarks/published_scripts/published_scripts.py FOLDER [--only NAME ...]
 
 FOLDER holds checkouts of the repositories that `scripts.py` names, each under its name. What the
 scripts import is installed beside this Python; a script whose imports are missing is left out.

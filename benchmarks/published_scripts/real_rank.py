@@ -58,6 +58,7 @@ def main() -> None:
         return NotImplementedError(what)
 
     use_cpu_for_cuda(config, refuse, lambda: None)
+    sys.argv[:] = ["-m" if script.startswith("module:") else script, *arguments]
     loaded = load_script(script)
     if os.environ["RANK"] != "0":
         run_script(loaded, arguments)

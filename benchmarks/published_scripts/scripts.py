@@ -1,4 +1,4 @@
-"""The published scripts that `published_scripts.py` runs: where each is, its flags, and made-up data for it."""
+"""The scripts that `published_scripts.py` runs: where each is, its flags, and made-up data."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paracosm.emulation.check import check_emulation
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.records import (
@@ -295,6 +296,28 @@ def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None
     )
     free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
     assert free.twice_bandwidth is None  # it waits for nothing
+
+
+def test_one_measurement_serves_every_world_of_a_data_parallel_script(tmp_path: Path) -> None:
+    script = Script()
+    begin = Collective(0, "0", 0, "all_gather", 16, -1, *[100.0] * 4, -2, "job.py:7")
+    script.records.append(begin)
+    script.asked = 1
+    bucketed(script)
+    write_records(script.records, tmp_path / MEASUREMENT)
+    of_four = job(**LINK, measured=tmp_path, workers=4)
+    check_emulation(of_four)
+    result = run_emulation(of_four)
+    # A ring of four takes 2 * 3/4 of 10 MB at 1 GB/s: the second bucket is done at 50 ms.
+    assert iteration_times(list(result.records)) == pytest.approx([51 * MS] * 2)
+    assert next(each.size for each in result.records if isinstance(each, Collective)) == 32
+    texts = [note["text"] for note in result.summary.notes]
+    assert any("measured in a world of 2 ranks" in text for text in texts)
+    late = replace(begin, number=99, asked=script.now, done=script.now)
+    write_records([*script.records, late], tmp_path / MEASUREMENT)
+    with pytest.raises(InputError, match=r"2 ranks, not 4, and all_gather at job\.py:7 may"):
+        check_emulation(of_four)
+    check_emulation(job(**LINK, measured=tmp_path))
 
 
 GROUP = ["g", 0, "0", 2, [0, 1], "gloo", 1800.0]

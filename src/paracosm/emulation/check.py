@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,16 @@ from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.rank_records import is_measured
-from paracosm.emulation.records import MEASUREMENT, Group, Record, load_records
+from paracosm.emulation.records import (
+    MEASUREMENT,
+    Collective,
+    Group,
+    Iteration,
+    Note,
+    PipelineStep,
+    Record,
+    load_records,
+)
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
@@ -44,7 +55,15 @@ def check_emulation(config: EmulateConfig) -> None:
 
 
 def load_measured(folder: Path, world: int) -> list[Record]:
-    """Return the records of a run that measured computing alone, in a world of so many ranks."""
+    """Return the records of a run that measured computing alone, as of a world of so many ranks.
+
+    It may have been another world if all that its iterations ask for are reductions and broadcasts
+    among all ranks, as in data-parallel training: their vectors are the same in every world. That
+    its computing is, too, is assumed, and noted.
+
+    Raises:
+        InputError: the folder holds no such run, or what it did may depend on the world.
+    """
     file = folder / MEASUREMENT
     records = load_records(file) if file.exists() else []
     if not is_measured(records):
@@ -53,12 +72,39 @@ def load_measured(folder: Path, world: int) -> list[Record]:
             "without --live)"
         )
     found = max(each.size for each in records if isinstance(each, Group))
-    if found != world:
-        raise InputError(
-            f"{folder}: computing was measured in a world of {found:,} ranks, not {world:,}: run "
-            "the script again"
-        )
-    return records
+    if found == world:
+        return records
+    begun = min((each.end for each in records if isinstance(each, Iteration)), default=inf)
+    rank = next(each.rank for each in records if isinstance(each, Group))
+    text = f"computing was measured in a world of {found:,} ranks, and assumed to be the same here"
+    moved: list[Record] = [Note(rank, False, text)]
+    whole = {each.name for each in records if isinstance(each, Group) and each.size == found}
+    for each in records:
+        why = ""
+        match each:
+            case PipelineStep():
+                why = "stages of a pipeline"
+            case Group() if each.name in whole:
+                each = replace(each, size=world, members=tuple(range(world)))
+            case Group():
+                continue  # what is asked of it is refused below
+            case Collective() if each.group not in whole or each.peer >= world:
+                why = f"{each.kind} in a part of the world"
+            case Collective(kind="all_gather") if each.asked < begun:  # as DDP begins
+                each = replace(each, size=each.size // found * world)
+            case Collective() if each.kind not in _SAME_IN_EVERY_WORLD:
+                why = each.kind
+        if why:
+            where = f" at {each.site}" if isinstance(each, Collective) and each.site else ""
+            raise InputError(
+                f"{folder}: computing was measured in a world of {found:,} ranks, not {world:,}, "
+                f"and {why}{where} may depend on it: run the script again"
+            )
+        moved.append(each)
+    return moved
+
+
+_SAME_IN_EVERY_WORLD = ("all_reduce", "reduce", "broadcast", "barrier")
 
 
 def predicted_time(folder: Path) -> float:

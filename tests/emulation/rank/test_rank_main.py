@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -107,6 +108,21 @@ def test_a_module_runs_as_with_python_m(run_rank: Run) -> None:
     ran = run_rank("module:json.tool", "--help")
     assert ran.exit_code == 0
     assert ran.out == expected.stdout
+
+
+@pytest.mark.slow
+def test_a_package_finds_its_arguments_as_with_python_m(
+    run_rank: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "looking"
+    package.mkdir()
+    (package / "__init__.py").write_text("import sys; print(sys.argv)")
+    (package / "train.py").touch()
+    search = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(search))
+    expected = start([sys.executable, "-m", "looking.train", "--steps", "3"])
+    assert expected.stdout == "['-m', '--steps', '3']\n"
+    assert run_rank("module:looking.train", "--steps", "3").out == expected.stdout
 
 
 @pytest.mark.slow

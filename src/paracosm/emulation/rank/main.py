@@ -33,7 +33,10 @@ def main() -> None:
         from paracosm.emulation.rank.prepare import prepare
 
         prepare(setting)
-        script = load_script(sys.argv[1])
+        name, *arguments = sys.argv[1:]
+        # Packages are imported as a module is looked for, and may look at this.
+        sys.argv[:] = ["-m" if name.startswith("module:") else name, *arguments]
+        script = load_script(name)
     except InputError as error:
         print(f"paracosm: {error}", file=sys.stderr)
         sys.exit(2)
@@ -41,7 +44,7 @@ def main() -> None:
         show(error)
         sys.exit(1)
     signal.signal(signal.SIGINT, interrupt)
-    run_script(script, sys.argv[2:])
+    run_script(script, arguments)
 
 
 @dataclass(frozen=True)
