@@ -21,6 +21,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -99,6 +100,8 @@ def run(script: Script, checkout: Path, way: str, shown: bool) -> tuple[str, Cou
         told |= {name: value.format(**changed) for name, value in dict(script.environment).items()}
         told["PYTHONPATH"] = os.pathsep.join([*search, os.environ.get("PYTHONPATH", "")])
         where = checkout / script.folder if script.folder is not None else work
+        if not script.is_counted:
+            told["COUNT_COLLECTIVES"] = "0"
         if mode == "real":
             return real(target, arguments, told, where, work, world, shown)
         return emulated(target, arguments, told, where, work, world, mode, shown)
@@ -228,11 +231,14 @@ def real(
         print(said[-3000:])
     if any(codes):
         return f"fails: {last_line(said)}", {}
+    if not counted.exists():
+        return "runs", {}
     return "runs", {kind: tuple(both) for kind, both in json.loads(counted.read_text()).items()}
 
 
 def last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [re.sub(r"^\[rank\d+\]:", "", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("USDT:")]  # the profiler's
     errors = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
     return (errors or lines or ["nothing was printed"])[-1][:300]
 

@@ -60,7 +60,7 @@ def main() -> None:
     use_cpu_for_cuda(config, refuse, lambda: None)
     sys.argv[:] = ["-m" if script.startswith("module:") else script, *arguments]
     loaded = load_script(script)
-    if os.environ["RANK"] != "0":
+    if os.environ["RANK"] != "0" or os.environ.get("COUNT_COLLECTIVES") == "0":
         run_script(loaded, arguments)
         return
     profiled = profile(

@@ -22,11 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -397,27 +393,6 @@ def _() -> None:
     for layer in (model[0], model[2]):
         fully_shard(layer, mesh=mesh)
     train(fully_shard(model, mesh=mesh))
-
-
-@feature("full state of FSDP2, gathered and loaded again")
-def _() -> None:
-    model = fully_shard(network())
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    train(model, optimizer)
-    whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    parameters, moments = get_state_dict(model, optimizer, options=whole)
-    if RANK == 0:
-        assert parameters["0.weight"].shape == (16, 8)
-        with tempfile.TemporaryFile() as file:
-            torch.save(parameters, file)
-    whole = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_state_dict(
-        *(model, optimizer),
-        model_state_dict=parameters,
-        optim_state_dict=moments,
-        options=whole,
-    )
-    train(model, optimizer)
 
 
 @feature("sharded state of FSDP2, saved and loaded again")
