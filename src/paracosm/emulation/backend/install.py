@@ -20,7 +20,7 @@ from paracosm.emulation.rank.launchers import (
 )
 from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.objects import replace_object_collectives
-from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.partial_checkpoints import allow_parts
 from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.rank.scatters import watch_parts
 from paracosm.emulation.records import Note
@@ -150,47 +150,3 @@ def _split_group(
                 group_desc=group_desc,
             )
     return None
-
-
-_WHAT = (
-    "a checkpoint was saved: it holds only the real rank's part of each tensor, under the names "
-    "of all ranks, and can be loaded by this rank alone"
-)
-
-
-def allow_parts(warn: Callable[[str], None]) -> None:
-    """Make torch.distributed.checkpoint save this rank's part as if it were the whole.
-
-    Every emulated rank claims to hold what the real rank holds, so parts of a tensor overlap and
-    others are missing, which PyTorch would refuse to save.
-    """
-
-    def change(planner: Any) -> None:
-        if not hasattr(planner, "_validate_global_plan"):
-            return
-        validate = planner._validate_global_plan
-
-        def validated(*arguments: Any, **options: Any) -> Any:
-            found = validate(*arguments, **options)
-            # A list of what is wrong; whether all is well in older versions.
-            if isinstance(found, list):
-                if found:
-                    warn(_WHAT)
-                return []
-            if not found:
-                warn(_WHAT)
-            return True
-
-        planner._validate_global_plan = validated
-        if hasattr(planner, "dedup_save_plans"):
-            divide = planner.dedup_save_plans
-
-            def divided(plans: list[Any], *options: Any) -> list[Any]:
-                """Let the real rank write what all plan to, and only one would."""
-                own = dist.get_rank() if dist.get_rank() < len(plans) else 0
-                found = divide([*plans[own:], *plans[:own]], True)
-                return [*found[len(plans) - own :], *found[: len(plans) - own]]
-
-            planner.dedup_save_plans = divided
-
-    on_import("torch.distributed.checkpoint.default_planner", change)

@@ -34,6 +34,7 @@ from paracosm.emulation.rank.launchers import (
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.partial_checkpoints import allow_parts
 from paracosm.emulation.rank.pipelines import tell_stages, watch_steps
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import CPU_FOR_CUDA, Note, RecordWriter
@@ -80,6 +81,8 @@ def prepare(setting: Setting) -> None:
         gather_objects_from_all()
         _bind_store_locally()
         use_stores_of_ours(setting)
+        if len(setting.config.rank) == 1:
+            allow_parts(note)
         tell_stages(setting.config.rank)
         tell_members()
         writer = AnnouncementWriter(announcements_file(setting.records, setting.rank))

@@ -1,0 +1,54 @@
+"""Distributed checkpoints of a job whose other ranks hold nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from paracosm.emulation.rank.on_import import on_import
+
+
+def allow_parts(warn: Callable[[str], None]) -> None:
+    """Make torch.distributed.checkpoint save this rank's part as if it were the whole.
+
+    Every emulated rank claims to hold what the real rank holds, so parts of a tensor overlap and
+    others are missing, which PyTorch would refuse to save.
+    """
+
+    def change(planner: Any) -> None:
+        if not hasattr(planner, "_validate_global_plan"):
+            return
+        validate = planner._validate_global_plan
+
+        def validated(*arguments: Any, **options: Any) -> Any:
+            found = validate(*arguments, **options)
+            # A list of what is wrong; whether all is well in older versions.
+            if isinstance(found, list):
+                if found:
+                    warn(_WHAT)
+                return []
+            if not found:
+                warn(_WHAT)
+            return True
+
+        planner._validate_global_plan = validated
+        if hasattr(planner, "dedup_save_plans"):
+            divide = planner.dedup_save_plans
+
+            def divided(plans: list[Any], *options: Any) -> list[Any]:
+                """Let the real rank write what all plan to, and only one would."""
+                own = dist.get_rank() if dist.get_rank() < len(plans) else 0
+                found = divide([*plans[own:], *plans[:own]], True)
+                return [*found[len(plans) - own :], *found[: len(plans) - own]]
+
+            planner.dedup_save_plans = divided
+
+    on_import("torch.distributed.checkpoint.default_planner", change)
+
+
+_WHAT = (
+    "a checkpoint was saved: it holds only the real rank's part of each tensor, under the names "
+    "of all ranks, and can be loaded by this rank alone"
+)
