@@ -242,7 +242,7 @@ def _adacomm_claims(runs: Sequence[Run]) -> dict[str, bool]:
     }
 
 
-# Staleness-aware SGD, table of softsync
+# Staleness-aware SGD, softsync
 
 
 def _of_softsync(label: str) -> tuple[bool, int]:
@@ -441,14 +441,14 @@ FINDINGS = {
         against_time=True,
     ),
     "adacomm": Finding(
-        f'Wang, Joshi, "{_WANG}", 2019, figures 9 to 11 in kind',
+        f'Wang, Joshi, "{_WANG}", 2019, in kind',
         _adacomm_table,
         _adacomm_claims,
         _of_first_seed,
         against_time=True,
     ),
     "staleness_aware": Finding(
-        'Zhang, Gupta, Lian, Liu, "Staleness-aware Async-SGD", 2016, in kind',
+        'Zhang, Gupta, Lian, Liu, "Staleness-aware Async-SGD", 2016, figure 3 in kind',
         _staleness_table,
         _staleness_claims,
         _of_first_seed,

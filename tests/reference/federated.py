@@ -142,7 +142,7 @@ def post_local_sgd(task: Task, rounds: int, workers: int, after: int, steps: int
 
 
 def fednova(task: Task, rounds: int, sizes: Sequence[int]) -> Parameters:
-    """Wang et al. 2020, equation 7: x - tau_eff sum_i p_i eta d_i, with d_i the mean gradient."""
+    """Wang et al. 2020, equation 4, w = p: x - tau_eff sum_i p_i eta d_i, d_i mean gradients."""
     x = task.initial()
     p = [n / sum(sizes) for n in sizes]
     for _ in range(rounds):
@@ -220,7 +220,7 @@ def local_adam(
 def adacomm(
     task: Task, means: int, workers: int, steps: int, step_time: float, interval: float
 ) -> tuple[Parameters, list[int]]:
-    """Wang, Joshi 2019, equations 17 and 18 with gamma 1/2; also the steps before each mean."""
+    """Wang, Joshi 2019, with a constant learning rate; also the steps before each mean."""
     x, tau, now, looked, taken = task.initial(), steps, 0.0, 0, []
     first = 0.0
     for mean in range(means):

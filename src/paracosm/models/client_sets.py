@@ -32,8 +32,9 @@ def synthetic(clients: int, alpha: float, beta: float) -> Clients:
     Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks",
     2020, section 5.1, after Shamir, Srebro, Zhang, "Communication-Efficient Distributed
     Optimization using an Approximate Newton-type Method", 2014. There are 30 clients in the paper;
-    alpha and beta are standard deviations, as in the authors' program, in whose order everything is
-    drawn here, from NumPy's `RandomState(0)`.
+    alpha and beta are standard deviations and 90 % are for training (the paper says 80 %) as in the
+    authors' program, in whose order everything is drawn here, from NumPy's `RandomState(0)`. The
+    files that they share are of another seed.
     """
     if clients > _MOST_SYNTHETIC:
         raise InputError(

@@ -237,8 +237,8 @@ def scaled_learning_rate(lr: float, workers: int, scaling: LearningRateScaling |
     It is W times as high ("linear": Goyal et al., "Accurate, Large Minibatch SGD", 2017, section
     2.1), the square root of W ("sqrt": Krizhevsky, "One weird trick for parallelizing convolutional
     neural networks", 2014), or 1 / W ("inverse", for asynchronous workers, which make W updates
-    where synchronous ones make one, at a staleness of about W - 1: Zhang, Gupta, Lian, Liu,
-    "Staleness-aware Async-SGD", 2016, section 3), to six digits.
+    where synchronous ones make one, at a staleness of about W: Zhang, Gupta, Lian, Liu,
+    "Staleness-aware Async-SGD", 2016, equation 3, divide by it), to six digits.
     """
     if scaling is None:
         return lr

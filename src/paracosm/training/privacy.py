@@ -264,8 +264,8 @@ class ClientNoise:
     of whom had no more than C, C <- C exp(-0.2 ((b + N(0, s^2)) / n - q)). The sum and the count
     are released together, with noise that hides a client as well as `noise` would in the sum alone:
     s = max(n / 20, noise), and in the sum (noise^-2 - (2 s)^-2)^(-1/2). Andrew, Thakkar, McMahan,
-    Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021, algorithm 1, theorem
-    1 and section 3 (there s = n / 20, of 100 clients and more).
+    Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021, as TensorFlow
+    Federated has it (there s = n / 20, and fewer clients than 10 times the noise are refused).
 
     Attributes:
         clip: the largest norm of a change now.

@@ -105,8 +105,8 @@ class AdaptiveDCASGD(ASGD):
 
     * , / and sqrt are elementwise; s (MeanSquare) is kept with the parameters and begins as 0;
     epsilon is 1e-7. Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay
-    Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10). Its
-    authors' code (Multiverso) keeps an s of each worker's gradients instead.
+    Compensation", 2017 (DC-ASGD-a). Its authors' code (Multiverso) keeps an s of each worker's
+    gradients instead, and has an epsilon of 1e-10.
     """
 
     name: ClassVar[str] = "dc-asgd-a"
@@ -140,7 +140,7 @@ class SoftSync(Algorithm):
 
     A worker is answered at once, with the parameters as they are, and does not wait for the update
     that its gradient goes into. n = W is staleness-aware ASGD. Zhang, Gupta, Lian, Liu,
-    "Staleness-aware Async-SGD for Distributed Deep Learning", 2016, equations 5 and 6.
+    "Staleness-aware Async-SGD for Distributed Deep Learning", 2016, equations 2 and 3.
     """
 
     name: ClassVar[str] = "softsync"

@@ -120,7 +120,7 @@ class AdaComm(LocalSGD):
 
     H begins as `steps`. F is the mean loss of the minibatches before a mean, F_0 that of before the
     first. Wang, Joshi, "Adaptive Communication Strategies to Achieve the Best Error-Runtime
-    Trade-off in Local-Update SGD", 2019, section 4 (with a constant learning rate, and gamma 1/2).
+    Trade-off in Local-Update SGD", 2019, with a constant learning rate.
     """
 
     name: ClassVar[str] = "adacomm"

@@ -109,7 +109,7 @@ class ADPSGD(Algorithm):
     all workers; staleness counts the changes of the worker's own parameters since it read them, of
     which one that asks makes one itself.
     Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent",
-    2018, algorithm 1 and section 3.
+    2018, algorithm 1.
     """
 
     name: ClassVar[str] = "ad-psgd"

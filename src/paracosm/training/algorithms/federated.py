@@ -235,9 +235,9 @@ class FedProx(FedAvg):
     """FedAvg whose clients minimise F_k(theta_k) + mu/2 |theta_k - theta|^2.
 
     A local step is one against g + mu (theta_k - theta). Li et al., "Federated Optimization in
-    Heterogeneous Networks", 2020, algorithm 2 and equation 2. There clients are drawn in proportion
-    to their examples and count equally; here they are weighted by them, which is the same on
-    average.
+    Heterogeneous Networks", 2020, algorithm 2. There clients are drawn in proportion to their
+    examples and count equally; here they are weighted by them, as in the paper's experiments
+    (section 5.1), which is the same on average.
     """
 
     name: ClassVar[str] = "fedprox"
@@ -317,7 +317,8 @@ class FedNova(FedAvg):
     Client k makes K_k steps: `steps`, or those of `epochs` as in FedAvg, so that clients with more
     examples make more; in FedAvg these pull theta towards their own minimum. Wang, Liu, Liang,
     Joshi, Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
-    Optimization", 2020, equations 6 and 7 for plain SGD at the clients.
+    Optimization", 2020, section 5, for plain SGD at the clients. Of clients that are drawn, p_k is
+    their share of the examples of those that take part.
     """
 
     name: ClassVar[str] = "fednova"
@@ -402,7 +403,7 @@ class FedBuff(Algorithm):
     theta_i is what worker i made of theta_read_i in `steps` local steps of the optimizer; K is
     `buffer`. A worker is answered at once. s is the `decay` of `fedasync`, here of the staleness:
     (1 + tau)^-a with "polynomial". Nguyen et al., "Federated Learning with Buffered Asynchronous
-    Aggregation", 2022, algorithm 1, whose experiments have s = 1 / sqrt(1 + tau).
+    Aggregation", 2022, algorithm 1, with the weights of its authors' program (FLSim).
     """
 
     name: ClassVar[str] = "fedbuff"
@@ -461,7 +462,8 @@ class FedAsync(ASGD):
     - `file.py:function`: a function of d of your own, above 0.
 
     Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, algorithm 1 and section 5.2,
-    whose experiments have a = 0.5 with "polynomial", a = 10 and b = 4 with "hinge".
+    whose experiments have a = 0.5 with "polynomial", and with "hinge" a = 10 or 4 and b = 4 or 2.
+    (The authors' program counts d from 0.)
     """
 
     name: ClassVar[str] = "fedasync"

@@ -38,8 +38,8 @@ FLOAT = 32  # bits of a number that is sent as it is
 class Codec:
     """Base of all codecs. Messages of before the run's first `start` updates are sent as they are.
 
-    PyTorch's `start_powerSGD_iter`; Vogels et al. 2019 and Tang et al., "1-bit Adam", 2021, begin
-    likewise, where gradients change fast.
+    PyTorch's `start_powerSGD_iter`; the package of PowerSGD's authors and Tang et al., "1-bit
+    Adam", 2021, begin likewise.
     """
 
     name: ClassVar[str]
@@ -379,8 +379,8 @@ class PowerSGD(Codec):
     and then Q: two rounds, and C(M_w) = P (M_w^T P)^T, whose mean is the result. At a server each
     message has factors of its own. It has 32 r (n + m) bits of a matrix, r = `rank`; vectors, and
     matrices that would not get smaller, travel as they are, in the first round. Vogels,
-    Karimireddy, Jaggi, "PowerSGD", 2019, algorithm 1; errors are those of algorithm 2 (the authors'
-    program takes them from the mean instead: their sum over workers is the same).
+    Karimireddy, Jaggi, "PowerSGD", 2019, algorithm 1; errors are those of algorithm 2 (the program
+    of the paper and PyTorch's hook take them from the mean: their sum over workers is the same).
     """
 
     name: ClassVar[str] = "powersgd"
