@@ -192,7 +192,7 @@ def feddyn(task: Task, rounds: int, clients: int, alpha: float) -> Parameters:
 def local_adam(
     task: Task, rounds: int, workers: int, beta1: float, beta2: float, epsilon: float
 ) -> Parameters:
-    """Cheng, Glasgow 2025, algorithm 2: parameters and both moments are averaged."""
+    """Cheng, Glasgow 2025, section 3: parameters and both moments are averaged."""
     x = task.initial()
     u, v = [torch.zeros_like(t) for t in x], [torch.zeros_like(t) for t in x]
     made = 0

@@ -264,8 +264,8 @@ class ClientNoise:
     of whom had no more than C, C <- C exp(-0.2 ((b + N(0, s^2)) / n - q)). The sum and the count
     are released together, with noise that hides a client as well as `noise` would in the sum alone:
     s = max(n / 20, noise), and in the sum (noise^-2 - (2 s)^-2)^(-1/2). Andrew, Thakkar, McMahan,
-    Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021, as TensorFlow
-    Federated has it (there s = n / 20, and fewer clients than 10 times the noise are refused).
+    Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021, theorem 1, as
+    TensorFlow Federated has it (there s = n / 20, and n must be above 10 times the noise).
 
     Attributes:
         clip: the largest norm of a change now.

@@ -61,9 +61,10 @@ class DelayAdaptive(ASGD):
     """theta <- theta - eta min(1, tau_C / tau) g_i, with tau the gradient's staleness.
 
     tau_C is `threshold`, or the number of workers when it is 0 (the concurrency, as in the papers).
-    Koloskova, Stich, Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD", 2022;
-    Mishchenko, Bach, Even, Woodworth, "Asynchronous SGD Beats Minibatch SGD Under Arbitrary
-    Delays", 2022.
+    Koloskova, Stich, Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD", 2022, theorem 8,
+    whose bound on the steps this is where eta = 1 / (4 L tau_C), L being the gradients' Lipschitz
+    constant; Mishchenko, Bach, Even, Woodworth, "Asynchronous SGD Beats Minibatch SGD Under
+    Arbitrary Delays", 2022.
     """
 
     name: ClassVar[str] = "delay-adaptive"

@@ -71,8 +71,9 @@ class LocalAdam(LocalSGD):
     """Local SGD whose steps are Adam's; beside theta_i its two moments are averaged, m_i and v_i.
 
     So an exchange takes three all-reduces. Cheng, Glasgow, "Convergence of Distributed Adaptive
-    Optimization with Local Updates", 2025, algorithm 2, with Adam's bias correction. With
-    --optimizer adam, `local-sgd` averages theta_i alone.
+    Optimization with Local Updates", 2025, section 3, whose gradients are clipped; here they are
+    not, and the steps have Adam's bias correction and epsilon. With --optimizer adam, `local-sgd`
+    averages theta_i alone.
     """
 
     name: ClassVar[str] = "local-adam"

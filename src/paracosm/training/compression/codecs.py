@@ -172,7 +172,7 @@ class TopK(Codec):
 
     k is `share` of the d numbers of a message or, `by_tensor`, of each tensor. Of each, a message
     has 32 bits and its place, ceil(log2 d) bits. Stich, Cordonnier, Jaggi, "Sparsified SGD with
-    Memory", 2018, definition 2.1 and lemma A.1.
+    Memory", 2018, definitions 2.1 and 2.2.
 
     In the four quarters of `warmup` updates the share is its power of 1/5, 2/5, 3/5, 4/5: 0.25,
     0.063, 0.016, 0.004 and then 0.001. Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression",
@@ -232,7 +232,7 @@ class RandomK(Codec):
     which is a contraction with delta = k / d. k is `share` of the message. A message has 32 bits
     for each number and 64 for the seed that says which they are; in an all-reduce all workers draw
     the same, so that their messages add up (as in Vogels et al. 2019, appendix). Stich, Cordonnier,
-    Jaggi, "Sparsified SGD with Memory", 2018, definition 2.1 and lemma A.1.
+    Jaggi, "Sparsified SGD with Memory", 2018, definitions 2.1 and 2.2.
     """
 
     name: ClassVar[str] = "randomk"
