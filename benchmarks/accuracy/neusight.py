@@ -4,7 +4,7 @@
 
 FOLDER has op latencies as NeuSight publishes them (a CSV and a JSON file of one name), of one GPU
 or, in folders below it, of several; without it, the folder `neusight` of the one that the variable
-PARACOSM_DATA names. docs/prediction.md says how the files are read.
+PARACOSM_DATA names. docs/accuracy.md says how the files are read.
 
 Nothing is fitted on what is predicted. The floor of the timing method and the time that a launch
 takes are read from the rows of the ops in the same file, not from the whole model's latency; how
