@@ -1,4 +1,4 @@
-"""Findings and figures as Markdown, to stand between two marks of a page."""
+"""Findings and figures as Markdown, to stand between two marks of a page, and tables beside it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from finding import Finding, counts
 
 from paracosm.errors import InputError
 
-__all__ = ["BEGIN", "END", "Picture", "Table", "put_into", "write_markdown"]
+__all__ = ["BEGIN", "END", "Picture", "Table", "put_into", "write_markdown", "write_tables"]
 
 BEGIN = "<!-- results: begin (reproduce.py --document writes what follows) -->"
 END = "<!-- results: end -->"
 IMAGES = "figures"
+TABLES = "tables.md"
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,27 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def write_markdown(
-    findings: Sequence[Finding], pictures: Sequence[Picture], tables: Sequence[Table], setting: str
-) -> str:
-    """Return findings, figures and tables, pictures named as `put_into` copies them."""
+def write_markdown(findings: Sequence[Finding], pictures: Sequence[Picture], setting: str) -> str:
+    """Return findings and figures, pictures named as `put_into` copies them."""
     rows = [[each.verdict, each.where, each.what, each.expected, each.found] for each in findings]
     parts = [
         setting,
-        f"{counts(findings).capitalize()}.",
+        f"{counts(findings).capitalize()}. Numbers behind the figures: [{TABLES}]({TABLES}).",
         _table(["", "where", "what", "paper", "here"], rows),
         *(f"![{p.name}]({IMAGES}/{p.file.name})\n\n**{p.name}.** {p.caption}." for p in pictures),
-        *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def put_into(document: Path, text: str, pictures: Sequence[Picture]) -> None:
-    """Replace what is between the marks of a page; copy the figures beside it.
+def write_tables(tables: Sequence[Table]) -> str:
+    """Return the page of the numbers behind the figures."""
+    title = "# The numbers behind the figures of throughput prediction"
+    parts = [title, *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables)]
+    return "\n\n".join(parts) + "\n"
+
+
+def put_into(document: Path, text: str, tables: str, pictures: Sequence[Picture]) -> None:
+    """Replace what is between the marks of a page; write tables and figures beside it.
 
     Raises:
         InputError: the page cannot be read or lacks the marks.
@@ -68,6 +73,7 @@ def put_into(document: Path, text: str, pictures: Sequence[Picture]) -> None:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    (document.parent / TABLES).write_text(tables, encoding="utf-8")
     images = document.parent / IMAGES
     images.mkdir(exist_ok=True)
     for picture in pictures:

@@ -23,7 +23,7 @@ from division import divide, gains_of, judge_division, judge_gains, model_gains
 from finding import Finding, counts
 from lockstep import Course, ablate, course_of, judge_ablation, judge_courses
 from measured_jobs import SEED, MeasuredJob, measured_jobs
-from page import Picture, Table, put_into, write_markdown
+from page import Picture, Table, put_into, write_markdown, write_tables
 from sending import judge_sending, judge_turns, sending_of, turns_of_figure_12
 from tables import ablation_table, curve_tables, sending_tables
 
@@ -237,13 +237,15 @@ def divide_parameters(paper: Reproduction, jobs: list[MeasuredJob], plan: Plan) 
 
 def show(paper: Reproduction, setting: str, document: Path | None) -> None:
     """Write and print what came out."""
-    text = write_markdown(paper.findings, paper.pictures, paper.tables, setting)
+    text = write_markdown(paper.findings, paper.pictures, setting)
+    tables = write_tables(paper.tables)
     (paper.folder / "results.md").write_text(text, encoding="utf-8")
+    (paper.folder / "tables.md").write_text(tables, encoding="utf-8")
     (paper.folder / "findings.json").write_text(
         json.dumps([asdict(each) for each in paper.findings], indent=1), encoding="utf-8"
     )
     if document is not None:
-        put_into(document, text, paper.pictures)
+        put_into(document, text, tables, paper.pictures)
     print()
     for each in paper.findings:
         print(f"{each.verdict:10}  {each.where}: {each.what}: {each.found} ({each.expected})")
