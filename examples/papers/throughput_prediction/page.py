@@ -38,21 +38,23 @@ class Table:
 
 
 def write_markdown(findings: Sequence[Finding], pictures: Sequence[Picture], setting: str) -> str:
-    """Return findings and figures, pictures named as `put_into` copies them."""
-    rows = [[each.verdict, each.where, each.what, each.expected, each.found] for each in findings]
+    """Return what came out in short and the figures, named as `put_into` copies them."""
     parts = [
         setting,
-        f"{counts(findings).capitalize()}. Numbers behind the figures: [{TABLES}]({TABLES}).",
-        _table(["", "where", "what", "paper", "here"], rows),
+        f"{counts(findings).capitalize()}. Each of them, and all numbers: [{TABLES}]({TABLES}).",
         *(f"![{p.name}]({IMAGES}/{p.file.name})\n\n**{p.name}.** {p.caption}." for p in pictures),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def write_tables(tables: Sequence[Table]) -> str:
-    """Return the page of the numbers behind the figures."""
-    title = "# The numbers behind the figures of throughput prediction"
-    parts = [title, *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables)]
+def write_tables(findings: Sequence[Finding], tables: Sequence[Table]) -> str:
+    """Return the page of all findings and of the numbers behind the figures."""
+    rows = [[each.verdict, each.where, each.what, each.expected, each.found] for each in findings]
+    parts = [
+        "# Throughput prediction: findings and numbers",
+        _table(["", "where", "what", "paper", "here"], rows),
+        *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

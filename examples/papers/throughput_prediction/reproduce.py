@@ -238,7 +238,7 @@ def divide_parameters(paper: Reproduction, jobs: list[MeasuredJob], plan: Plan) 
 def show(paper: Reproduction, setting: str, document: Path | None) -> None:
     """Write and print what came out."""
     text = write_markdown(paper.findings, paper.pictures, setting)
-    tables = write_tables(paper.tables)
+    tables = write_tables(paper.findings, paper.tables)
     (paper.folder / "results.md").write_text(text, encoding="utf-8")
     (paper.folder / "tables.md").write_text(tables, encoding="utf-8")
     (paper.folder / "findings.json").write_text(
