@@ -165,7 +165,7 @@ def _of_stack(entry: Mapping[str, str], source: str) -> Row:
     model, strategy = row.model, row.strategy
     if is_test:
         divides = entry["sp"] == "yes" and strategy.tensor > 1
-        strategy = replace(_as_cut(strategy, model), sequence=divides)
+        strategy = replace(strategy, sequence=divides)
     if is_test and model.experts and row.strategy.context == 1:
         raise InputError("experts beside attention that writes scores")
     if "torchtitan" in entry["stack"]:
@@ -189,15 +189,6 @@ def _of_stack(entry: Mapping[str, str], source: str) -> Row:
         measured=float(entry["memory_gib"]) * GIB,
         is_reserved=not is_test,
     )
-
-
-def _as_cut(strategy: Strategy, model: Transformer) -> Strategy:
-    """Return the strategy with as many layers in each stage, as Megatron cuts a model."""
-    stages = strategy.pipeline * strategy.chunks
-    if stages == 1 or model.layers % stages:
-        return strategy
-    layers = model.layers // stages
-    return replace(strategy, cut=tuple(f"h.{n * layers}" for n in range(1, stages)))
 
 
 def predicted(row: Row) -> Result:

@@ -11,6 +11,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica
 from paracosm.jobs.strategies.layers import layers_of
+from paracosm.jobs.strategies.plan import stages_of
 
 OP = Op("op", bytes_written=MB)
 
@@ -72,6 +73,22 @@ def test_numbers_make_layers_and_what_is_between_comes_together() -> None:
     names, layer = layers_at("wte", "wpe", "", "h.0.a", "h.0.b.2", "h.0", "h.1", "ln_f", "head", "")
     assert names == ("wte", "h.0", "h.1", "ln_f")
     assert layer == [0, 0, 0, 1, 1, 1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("stages", "begins"),
+    [
+        (3, [0, 0, 0, 1, 1, 2, 2, 2]),
+        (4, [0, 0, 1, 1, 2, 2, 3, 3]),  # six, embedding and head are eight
+        (5, [0, 1, 2, 3, 3, 3, 3, 4]),  # neither divides: by time
+    ],
+)
+def test_megatron_cuts_a_model_by_numbers_of_layers(stages: int, begins: list[int]) -> None:
+    """Whatever the layers take; here the head takes as long as four of them."""
+    places = ("wte", *(f"h.{n}" for n in range(6)), "head")
+    layers = layers_of(build_graph(Node(i, OP, p, "forward") for i, p in enumerate(places)))
+    time = np.array([4.0, 4.0, 4.0, 1.0, 1.0, 1.0, 1.0, 4.0])
+    assert stages_of(layers, time, stages, (), equal=True) == begins
 
 
 def test_without_numbers_every_module_is_a_layer() -> None:

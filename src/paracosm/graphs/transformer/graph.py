@@ -18,6 +18,9 @@ from paracosm.graphs.transformer.ops import HALF, Kept, Step, all_gather, produc
 from paracosm.graphs.transformer.share import Share, Split
 from paracosm.graphs.transformer.steps import for_weights, norm, norm_backward, total
 
+MEGATRON = ("megatron", "transformer-engine")
+"""Recipes whose pipelines have as many layers in each stage."""
+
 
 def transformer_graph(
     model: Transformer,
@@ -103,6 +106,8 @@ def _graph(share: Share, stages: int, train: bool) -> Graph:
             "float8": split.float8 or "no",
             "states": split.states,
             "weights": model.weights,
+            # as Megatron-Core cuts a pipeline (`transformer_block.py`, `get_num_layers_to_build`)
+            "stages": "equal" if model.recipe in MEGATRON else "even times",
             # share of the parameters that embedding and head have in common
             "tied": share.vocabulary * model.width / held if model.tied else 0.0,
         },

@@ -193,7 +193,8 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
         work = split(work, layers, strategy.tensor, along_sequence=strategy.sequence)
         parts = strategy.tensor if strategy.sequence else 1
     time = layer_times(work, layers)
-    stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
+    count, equal = strategy.pipeline * strategy.chunks, graph.provenance.get("stages") == "equal"
+    stage = stages_of(layers, time, count, strategy.cut, equal=equal)
     storages = graph.storages
     gradients = layers.gradient_bytes(storages.first, storages.last, work.storage_size)
     kept = kept_gradients(work, work.storage_size, layers)
@@ -290,22 +291,38 @@ def parts_of(
     ]
 
 
-def stages_of(layers: Layers, time: Floats, count: int, cut: Sequence[str]) -> list[int]:
+def stages_of(
+    layers: Layers, time: Floats, count: int, cut: Sequence[str], *, equal: bool = False
+) -> list[int]:
     """Return the stage of every layer, from their seconds or from `cut`.
 
-    Without a cut the longest stage is as short as possible, and then each one, from the last on,
-    has as few layers as possible.
+    Without a cut stages have `equal` numbers of layers, if they can; else the longest stage is as
+    short as possible, and then each one, from the last on, has as few layers as possible.
     """
     if count > len(layers.names):
         raise InputError(
             f"strategy: {count} stages of {len(layers.names)} layers: pp x chunks may be "
             f"{len(layers.names)} at most"
         )
-    begins = [0, *(_begin(layers, name) for name in cut)] if cut else balanced(time, count)
+    begins = [0, *(_begin(layers, name) for name in cut)] if cut else []
+    begins = begins or (equal and _equal_begins(layers, count)) or balanced(time, count)
     if any(later <= earlier for earlier, later in pairwise(begins)):
         raise InputError(f"strategy: cut={'+'.join(cut)}: layers must be in the model's order")
     numbers = np.arange(len(layers.names))
     return [int(stage) for stage in np.searchsorted(begins, numbers, side="right") - 1]
+
+
+def _equal_begins(layers: Layers, count: int) -> list[int]:
+    """Return where stages begin as Megatron-Core cuts a model: with as many numbered layers each,
+    or, where these and the embedding and the head divide, with one layer less in the first and the
+    last stage (`account_for_embedding_in_pipeline_split`, `account_for_loss_in_pipeline_split`, as
+    NeMo has Llama 3.1 405B); nothing where neither is possible."""
+    numbered = [number for number, name in enumerate(layers.names) if is_numbered(name)]
+    more = 0 if len(numbered) % count == 0 else 1
+    layers_a_stage, left = divmod(len(numbered) + 2 * more, count)
+    if count == 1 or left or layers_a_stage <= more:
+        return []
+    return [0, *(numbered[stage * layers_a_stage - more] for stage in range(1, count))]
 
 
 def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> list[int]:
