@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +18,13 @@ FILE = Path(__file__).parent / "results" / "performance.json"
 
 
 def store_result(what: str, measured: str, file: Path = FILE) -> None:
-    """Replace the row about `what`, or add it, with today's date and this machine.
+    """Store what a benchmark has measured: the row about `what`."""
+    command = f"`benchmarks/{Path(sys.argv[0]).name}`"
+    store_row(file, "what", {"what": what, "measured": measured, "command": command})
+
+
+def store_row(file: Path, key: str, row: Mapping[str, str]) -> None:
+    """Replace the row of a file with the same `key`, or add it, with today's date and this machine.
 
     Without STORE_RESULTS in the environment nothing is stored: a short run is no result.
     """
@@ -25,16 +32,14 @@ def store_result(what: str, measured: str, file: Path = FILE) -> None:
         return
     stored = json.loads(file.read_text())
     here = describe_environment()
-    row = {
-        "what": what,
-        "measured": measured,
-        "command": f"`benchmarks/{Path(sys.argv[0]).name}`",
+    dated = {
+        **row,
         "date": f"{datetime.now().astimezone():%Y-%m-%d}",
         "machine": f"{here['processor']}, {here['cores']} cores",
     }
-    places = [place for place, each in enumerate(stored["rows"]) if each["what"] == what]
+    places = [place for place, each in enumerate(stored["rows"]) if each[key] == row[key]]
     if places:
-        stored["rows"][places[0]] = row
+        stored["rows"][places[0]] = dated
     else:
-        stored["rows"].append(row)
+        stored["rows"].append(dated)
     file.write_text(f"{json.dumps(stored, indent=2)}\n")

@@ -1,16 +1,18 @@
 """Write the tables of results into the pages that show them: benchmarks/results/*.json say which.
 
-A page has `<!-- results -->` and `<!-- end of results -->` around its table.
+A page has `<!-- results of NAME -->` and `<!-- end of results -->` around the table of a file.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+RESULTS = ROOT / "benchmarks" / "results"
+PLACE = re.compile(r"<!-- results of (\w+) -->.*?<!-- end of results -->", re.S)
 
 
 def table(stored: dict[str, Any]) -> str:
@@ -23,24 +25,34 @@ def table(stored: dict[str, Any]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Return the text that each page with a table should have.
+    """Return the text that each page with tables should have.
 
     Raises:
-        ValueError: a page has no place for its table.
+        ValueError: no page has a place for a file of results.
     """
-    found = {}
-    for file in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
-        stored = json.loads(file.read_text())
-        if "columns" not in stored:  # measurements that a benchmark reads again, no table
-            continue
-        page = ROOT / "docs" / f"{file.stem}.md"
-        before, begin, rest = page.read_text().partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not (begin and end):
-            raise ValueError(f"{page}: no {BEGIN} and {END}")
-        made = table(stored)
-        found[page] = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+    found = dict[Path, str]()
+    shown = set[str]()
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        before = page.read_text()
+        names = PLACE.findall(before)
+        if names:
+            found[page] = PLACE.sub(_filled, before)
+            shown.update(names)
+    tables = {file.stem for file in RESULTS.glob("*.json") if "columns" in _stored(file.stem)}
+    if missing := tables - shown:
+        raise ValueError(f"no page of docs/ shows the results of {', '.join(sorted(missing))}")
     return found
+
+
+def _filled(place: re.Match[str]) -> str:
+    made = table(_stored(place[1]))
+    return f"<!-- results of {place[1]} -->\n\n{made}\n\n<!-- end of results -->"
+
+
+def _stored(name: str) -> dict[str, Any]:
+    """Return a file of results; one without columns has what a benchmark reads again."""
+    stored: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return stored
 
 
 if __name__ == "__main__":
