@@ -27,8 +27,7 @@ def run(command: str, folder: Path) -> str:
     for name in ("examples", "tests"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    program = f"{sys.executable} -c 'from paracosm.cli import main; raise SystemExit(main())'"
-    shell = f'paracosm() {{ {program} "$@"; }}; {command}'
+    shell = f'paracosm() {{ {sys.executable} -m paracosm "$@"; }}; {command}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "110"}
     environment["XDG_CONFIG_HOME"] = str(folder)
     done = subprocess.run(

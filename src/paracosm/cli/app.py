@@ -22,10 +22,6 @@ import paracosm
 from paracosm.cli.verbs import COMMAND_LINE_ERROR, INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
 from paracosm.factory import failure, users_place
-from paracosm.profiling.allocator import restart_pinned
-
-DATABASE = "profiles.db"  # that a prediction looks into where no other is named
-TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
 
 app = typer.Typer(
     name="paracosm",
@@ -76,20 +72,10 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    if arguments is None and sys.argv[1:2] in TIMED and not _by_datasheets(sys.argv[1:]):
-        restart_pinned()
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     with _signals_raise_interrupt() as received:
         code = _run(arguments)
     return 128 + received[0] if code == INTERRUPTED and received else code
-
-
-def _by_datasheets(words: list[str]) -> bool:
-    """Whether a command predicts hardware of the catalogue, which needs no timing of this machine:
-    no database can have timings of that name."""
-    flags = {word.partition("=")[0] for word in words}
-    given = words[0] == "predict" and "--hardware" in flags and "--db" not in flags
-    return given and not os.path.exists(DATABASE)
 
 
 def _run(arguments: list[str] | None) -> int:
