@@ -138,7 +138,10 @@ _PIECE = 1 << 20
 
 
 def read_parquet(
-    path: str | Path, what: str, schema: pyarrow.Schema | None = None, filters: Any = None
+    path: str | Path,
+    what: str,
+    schema: pyarrow.Schema | None = None,
+    only: tuple[str, str] | None = None,
 ) -> pyarrow.Table:
     """Return the table in a Parquet file, the seal of which is checked if it has one.
 
@@ -146,7 +149,7 @@ def read_parquet(
         path: the file.
         what: messages call it: "job profile".
         schema: the columns that are wanted (all), and their types.
-        filters: the rows, as `pyarrow.parquet.read_table` takes it.
+        only: a column and the text that it has in the rows which are wanted (all).
 
     Raises:
         InputError: as `open_file`; it is no Parquet file, or a damaged one, or lacks a column.
@@ -156,7 +159,9 @@ def read_parquet(
 
     try:
         check_seal(path)
-        table = parquet.read_table(Path(path).absolute(), partitioning=None, filters=filters)
+        # `read_table` imports pandas where it is installed.
+        with parquet.ParquetFile(Path(path).absolute()) as file:
+            table = file.read() if only is None else _rows_of(file, *only)
         table.validate(full=True)
         for name in schema.names if schema is not None else ():
             if name not in table.column_names:
@@ -168,6 +173,18 @@ def read_parquet(
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: no {what}, or a damaged one: {reason}") from None
     return table
+
+
+def _rows_of(file: Any, name: str, text: str) -> pyarrow.Table:
+    """Return the rows with a text in a column, with those of one row group at a time in memory."""
+    import pyarrow
+
+    from paracosm.columns import rows_with  # which loads NumPy
+
+    groups = [
+        rows_with(file.read_row_group(number), name, text) for number in range(file.num_row_groups)
+    ]
+    return pyarrow.concat_tables(groups) if groups else cast("pyarrow.Table", file.read())
 
 
 def check_columns(table: pyarrow.Table, path: str | Path) -> None:

@@ -13,6 +13,7 @@ What is said of the graph as a whole stands in the schema's metadata, as JSON te
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.arrays import Codes, Floats, Ints, distinct_rows
+from paracosm.columns import label_column, number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_columns, check_seal, read_bytes, sealing
@@ -104,17 +106,17 @@ def table_of(graph: Graph) -> pa.Table:
     names = tuple(dict.fromkeys(op.name for op in graph.ops))
     groups = ("", *(json.dumps(group, separators=(",", ":")) for group in graph.groups))
     columns = {
-        "id": pa.array(graph.id),
+        "id": number_column(graph.id),
         "op": _dictionary([op.name for op in graph.ops], names, graph.op),
         "arguments": _dictionary([op.arguments for op in graph.ops], arguments, graph.op),
-        "flops": pa.array(graph.flops),
-        "bytes_read": pa.array(graph.bytes_read),
-        "bytes_written": pa.array(graph.bytes_written),
+        "flops": number_column(graph.flops),
+        "bytes_read": number_column(graph.bytes_read),
+        "bytes_written": number_column(graph.bytes_written),
         "name": _dictionary(graph.names, graph.names, graph.name),
         "phase": _dictionary(PHASES, PHASES, graph.phase),
         "resource": _dictionary(RESOURCES, RESOURCES, graph.resource),
         "group": _dictionary(groups, groups, graph.group + 1),
-        "duration": pa.array(graph.duration),
+        "duration": number_column(graph.duration),
         "dependencies": _list(Lists(graph.offsets, graph.id[graph.dependencies])),
         "allocates": _list(allocates),
         "released_by": _list(released_by),
@@ -166,17 +168,15 @@ def allocations(graph: Graph) -> tuple[Lists, Lists, list[tuple[int, int]]]:
 
 
 def _dictionary(entries: Sequence[str], distinct: Sequence[str], codes: Codes) -> pa.Array:
-    import pyarrow as pa
-
     number = {text: code for code, text in enumerate(distinct)}
     fresh = np.array([number[text] for text in entries], dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(fresh[codes]), pa.array(distinct, pa.string()))
+    return label_column(fresh[codes], distinct)
 
 
 def _list(lists: Lists) -> pa.Array:
     import pyarrow as pa
 
-    return pa.LargeListArray.from_arrays(pa.array(lists.offsets), pa.array(lists.values))
+    return pa.LargeListArray.from_arrays(number_column(lists.offsets), number_column(lists.values))
 
 
 def _metadata(table: pa.Table, where: str) -> Metadata:
@@ -199,14 +199,14 @@ def _integers(table: pa.Table, name: str, where: str) -> Ints:
     column = _cast(table, name, pa.int64(), where)
     if column.null_count:
         raise InputError(f'{where}: the column "{name}" has empty fields')
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    return np.asarray(numbers_in(column), dtype=np.int64)
 
 
 def _durations(table: pa.Table, where: str) -> Floats:
     import pyarrow as pa
 
     column = _cast(table, "duration", pa.float64(), where)
-    return np.asarray(column.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+    return np.asarray(numbers_in(column, empty=math.nan), dtype=np.float64)
 
 
 def _texts(table: pa.Table, name: str, where: str) -> Texts:
@@ -214,7 +214,7 @@ def _texts(table: pa.Table, name: str, where: str) -> Texts:
 
     column = _cast(table, name, pa.dictionary(pa.int32(), pa.string()), where)
     entries = ["" if text is None else text for text in column.dictionary.to_pylist()]
-    codes = column.indices.fill_null(len(entries)).to_numpy()
+    codes = numbers_in(column.indices, empty=len(entries))
     return (*entries, ""), codes.astype(np.int32)
 
 
@@ -222,11 +222,11 @@ def _lists(table: pa.Table, name: str, where: str) -> Lists:
     import pyarrow as pa
 
     column = _cast(table, name, pa.large_list(pa.int64()), where)
-    counts = column.value_lengths().fill_null(0).to_numpy()
+    counts = numbers_in(column.value_lengths(), empty=0)
     values = column.flatten()
     if values.null_count:
         raise InputError(f'{where}: the column "{name}" has lists with empty fields')
-    return Lists(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), values.to_numpy())
+    return Lists(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), numbers_in(values))
 
 
 def _cast(table: pa.Table, name: str, kind: pa.DataType, where: str) -> pa.Array:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
+from paracosm.columns import number_column, numbers_in, rows_with, text_column
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
@@ -84,8 +85,8 @@ class Schedule:
         tables = []
         for what in ROWS:
             rows = getattr(self, what)
-            columns: dict[str, Any] = {name: rows[name] for name in rows.dtype.names}
-            columns["what"] = pyarrow.array([what] * len(rows), pyarrow.string())
+            columns = {name: number_column(rows[name]) for name in rows.dtype.names}
+            columns["what"] = text_column([what] * len(rows))
             tables.append(pyarrow.table(columns))
         table = pyarrow.concat_tables(tables, promote_options="default")
         facts = {name: getattr(self, name) for name in ("end", "dropped", "tensors")}
@@ -96,7 +97,7 @@ class Schedule:
 
 def read_schedule(path: Path) -> Schedule:
     """Return a schedule that `Schedule.write` has written; without busy times."""
-    import pyarrow.compute
+    import pyarrow
 
     table = read_parquet(path, "schedule")
     described = table.schema.metadata or {}
@@ -108,7 +109,7 @@ def read_schedule(path: Path) -> Schedule:
             for name in dtype.names or ()
         ]
         try:
-            own = table.filter(pyarrow.compute.equal(table["what"], what))
+            own = rows_with(table, "what", what)
             own = own.select(dtype.names).cast(pyarrow.schema(kinds))
         except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise InputError(
@@ -116,7 +117,7 @@ def read_schedule(path: Path) -> Schedule:
             ) from None
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
-            rows[name] = own[name].to_numpy()
+            rows[name] = numbers_in(own[name])
         if len(rows) and min(rows[name].min() for name in rows.dtype.names or ()) < 0:
             raise InputError(f'cannot read the schedule "{path}": a number in it is negative')
         found.append(rows)

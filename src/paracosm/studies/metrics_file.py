@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.columns import number_column, numbers_in, text_column
 from paracosm.errors import InputError
 from paracosm.files import create_file, open_file, read_parquet
 
@@ -113,12 +114,11 @@ def read_stream(path: Path) -> pa.Table:
 
 def read_metrics(path: Path, name: str | None = None) -> pa.Table:
     """Read a Parquet file of metrics, all of them or those called `name`."""
-    import pyarrow.compute as pc
-
-    filters = None if name is None else [("name", "==", name)]
-    table = read_parquet(path, "metrics", schema=schema(), filters=filters)
+    only = None if name is None else ("name", name)
+    table = read_parquet(path, "metrics", schema=schema(), only=only)
     for clock in ("virtual_time", "wall_time"):
-        if not pc.all(pc.is_finite(table[clock].fill_null(float("nan"))), min_count=0).as_py():
+        column = table[clock]
+        if column.null_count or not np.isfinite(numbers_in(column)).all():
             raise InputError(f'{path}: damaged metrics: a "{clock}" is no time')
     for column in table.column_names:
         if table[column].null_count:
@@ -153,10 +153,10 @@ def _complete_batches(path: Path) -> Iterator[pa.RecordBatch]:
             return  # truncated here, in the schema or in a batch
 
 
-def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
+def _array(field: pa.Field, cells: tuple[Any, ...]) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_string(field.type):
-        return pa.array(cells, field.type)
+        return text_column(cells)
     # Through NumPy, since values may be scalars of NumPy or PyTorch, mixed.
-    return pa.array(np.array(cells, dtype=field.type.to_pandas_dtype()))
+    return number_column(np.array(cells, dtype=field.type.to_pandas_dtype()))

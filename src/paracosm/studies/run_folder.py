@@ -12,7 +12,6 @@ import platform
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from paracosm.backends import versions
+from paracosm.columns import numbers_in, rows_with, texts_in
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
 from paracosm.files import (
@@ -304,7 +304,6 @@ class RunFolder:
         Columns: virtual_time, wall_time, node, name, value, step.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         parquet, stream = self.path / "metrics.parquet", self.path / "metrics.arrows"
         if parquet.exists():
@@ -315,12 +314,18 @@ class RunFolder:
             table = read_stream(stream)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{parquet}: cannot be read: {_reason(error)}") from None
-        return table if name is None else table.filter(pc.equal(table["name"], name))
+        return table if name is None else rows_with(table, "name", name)
 
     def series(self, name: str) -> Series:
         """Return one metric as NumPy columns; empty if the run has none of that name."""
         table = self.metrics(name)
-        return Series(*(table[field.name].to_numpy() for field in fields(Series)))
+        return Series(
+            virtual_time=numbers_in(table["virtual_time"]),
+            wall_time=numbers_in(table["wall_time"]),
+            node=texts_in(table["node"]),
+            value=numbers_in(table["value"]),
+            step=numbers_in(table["step"]),
+        )
 
     def timeline(self) -> Timeline | None:
         """Return the recorded spans; None if the run recorded none or is not finished."""

@@ -7,6 +7,7 @@ A counter has a `value`, and neither `resource` nor `end`; its time is `begin`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
+from paracosm.columns import label_column, number_column, numbers_in
 from paracosm.errors import InputError
 from paracosm.files import read_parquet, sealing
 
@@ -225,10 +227,10 @@ class Timeline:
         return timeline
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:
-        is_span = batch.column("resource").is_valid().to_numpy(zero_copy_only=False)
+        is_span = numbers_in(batch.column("resource").is_valid())
         node, resource, name = (_labels(batch.column(each)) for each in _COLUMNS[:3])
         begin, end, flow, value = (
-            batch.column(each).to_numpy(zero_copy_only=False) for each in _COLUMNS[3:]
+            numbers_in(batch.column(each), empty=math.nan) for each in _COLUMNS[3:]
         )
         labels = node[is_span], resource[is_span], name[is_span]
         self.extend(*labels, begin[is_span], end[is_span], flow[is_span])
@@ -243,9 +245,10 @@ class Timeline:
             arrays = []
             for kind, column in zip(schema.types, columns, strict=True):
                 if isinstance(column, Labels):
-                    words = pa.array(column.words, pa.string())
-                    column = pa.DictionaryArray.from_arrays(column.codes, words)
-                arrays.append(pa.nulls(number, kind) if column is None else column)
+                    arrays.append(label_column(column.codes, column.words))
+                else:
+                    empty = column is None
+                    arrays.append(pa.nulls(number, kind) if empty else number_column(column))
             return pa.table(arrays, schema=schema)
 
         spans, values = self.spans, self.counters
@@ -334,4 +337,4 @@ def _labels(column: Any) -> Labels:
         column = column.cast(pa.string()).fill_null("")
     if not isinstance(column, pa.DictionaryArray):
         column = column.dictionary_encode()
-    return Labels(column.indices.to_numpy(), column.dictionary.to_pylist())
+    return Labels(numbers_in(column.indices), column.dictionary.to_pylist())

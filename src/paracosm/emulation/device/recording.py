@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.arrays import Codes, Ints
+from paracosm.columns import number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import read_parquet, sealing
@@ -196,12 +197,12 @@ class Recording:
             "batch": self.batch,
         }
         metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
-        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
+        columns = {name: number_column(getattr(self, name)) for name in _COLUMNS}
         counts = np.bincount(self.storages.first, minlength=len(self))[: len(self)]
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         for name, of in _OF_STORAGES.items():
-            values = pa.array(getattr(self.storages, of))
-            columns[name] = pa.LargeListArray.from_arrays(pa.array(offsets), values)
+            values = number_column(getattr(self.storages, of))
+            columns[name] = pa.LargeListArray.from_arrays(number_column(offsets), values)
         table = pa.table(columns, metadata=metadata)
         with sealing(path) as unfinished:
             parquet.write_table(table, unfinished)
@@ -248,7 +249,9 @@ def load_recording(path: Path) -> Recording:
     if texts.get(_VERSION.encode()) != str(VERSION).encode():
         raise InputError(f"{path}: no recording of a script on a device that this version reads")
     about = parse_json(texts.get(b"recording", b""), str(path))
-    columns = {name: table.column(name).to_numpy().astype(_TYPES[name]) for name in _COLUMNS}
+    columns: dict[str, Any] = {
+        name: numbers_in(table.column(name)).astype(_TYPES[name]) for name in _COLUMNS
+    }
     try:
         recording = Recording(
             ops=tuple(Op(*values) for values in about["ops"]),
@@ -286,7 +289,7 @@ def _context(about: Any) -> Context | None:
 def _storages(table: pa.Table) -> Storages:
     lists = {of: table.column(name).combine_chunks() for name, of in _OF_STORAGES.items()}
     counts = np.array([len(sizes) for sizes in lists["size"]], dtype=np.int64)
-    columns = {of: each.flatten().to_numpy() for of, each in lists.items()}
+    columns = {of: numbers_in(each.flatten()) for of, each in lists.items()}
     columns["first"] = np.repeat(np.arange(len(counts)), counts)
     if len({len(column) for column in columns.values()}) > 1:
         raise ValueError("lists of different lengths")

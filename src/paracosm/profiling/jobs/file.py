@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from paracosm.columns import label_column, number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes, read_parquet, sealing
@@ -52,17 +53,14 @@ def save_job_profile(profile: JobProfile, path: str | Path) -> None:
     from pyarrow import parquet
 
     steps, ops = profile.steps, profile.ops
-    resource = pa.DictionaryArray.from_arrays(
-        pa.array(np.tile(profile.resource, steps)), pa.array(RESOURCES)
-    )
     columns = {
-        "step": np.repeat(np.arange(steps, dtype=np.int32), ops),
-        "op": np.tile(np.arange(ops, dtype=np.int32), steps),
-        "resource": resource,
-        "server": np.tile(profile.server.astype(np.int32), steps),
-        "begin": profile.begin.ravel(),
-        "end": profile.end.ravel(),
-        "bytes": np.tile(profile.size, steps),
+        "step": number_column(np.repeat(np.arange(steps, dtype=np.int32), ops)),
+        "op": number_column(np.tile(np.arange(ops, dtype=np.int32), steps)),
+        "resource": label_column(np.tile(profile.resource, steps), RESOURCES),
+        "server": number_column(np.tile(profile.server.astype(np.int32), steps)),
+        "begin": number_column(profile.begin.ravel()),
+        "end": number_column(profile.end.ravel()),
+        "bytes": number_column(np.tile(profile.size, steps)),
     }
     metadata = {
         "version": VERSION,
@@ -110,19 +108,19 @@ def load_job_profile(path: str | Path) -> JobProfile:
         if strange := [name for name in used if name not in code]:
             raise unknown("resource", strange[0], RESOURCES)
         kinds = np.array([code[name] for name in used], np.int8)
-        resource = kinds[coded.indices.to_numpy()]
+        resource = kinds[numbers_in(coded.indices)]
         _check_rows(rows, shape)
         one = slice(0, len(names))
         profile = JobProfile(
             names=tuple(names),
             kinds=tuple(metadata["kinds"]),
             resource=resource[one],
-            server=rows["server"].to_numpy()[one].astype(np.int64),
-            size=rows["bytes"].to_numpy()[one].astype(np.int64),
+            server=numbers_in(rows["server"])[one].astype(np.int64),
+            size=numbers_in(rows["bytes"])[one].astype(np.int64),
             first_dependency=_array(metadata["first_dependency"], "first_dependency", int),
             dependencies=_array(metadata["dependencies"], "dependencies", int),
-            begin=rows["begin"].to_numpy().reshape(shape),
-            end=rows["end"].to_numpy().reshape(shape),
+            begin=numbers_in(rows["begin"]).reshape(shape),
+            end=numbers_in(rows["end"]).reshape(shape),
             step_begin=_array(metadata["step_begin"], "step_begin", float),
             step_end=_array(metadata["step_end"], "step_end", float),
             batch=_number(metadata.get("batch"), "batch", int),
@@ -165,11 +163,11 @@ def _number(value: Any, key: str, kind: type[Number]) -> Number | None:
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
     step, op = np.indices(shape)
     for name, expected in (("step", step), ("op", op)):
-        if not np.array_equal(rows[name].to_numpy().reshape(shape), expected):
+        if not np.array_equal(numbers_in(rows[name]).reshape(shape), expected):
             raise ValueError(f"{name}: the rows are not in the order of steps and ops")
     for name in ("resource", "server", "bytes"):
         column = rows[name].indices if name == "resource" else rows[name]
-        values = column.to_numpy().reshape(shape)
+        values = numbers_in(column).reshape(shape)
         if (values != values[:1]).any():
             at = tuple(int(index) for index in np.argwhere(values != values[:1])[0])
             raise ValueError(f"step {at[0]}, op {at[1]}: {name} is not that of the first step")
