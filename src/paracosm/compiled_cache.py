@@ -11,9 +11,7 @@ import contextlib
 import hashlib
 import os
 import pickle
-import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,13 @@ import numba
 from numba.core import caching, serialize
 from numba.core.runtime import nrt
 
-from paracosm.files import is_safe_cache, user_cache_folder
+from paracosm.user_cache import kept_folder, user_cache_folder
 
 ROOMS = ("network", "prediction/parameter_servers", "relaxation", "simulation", "timing")
 """What has kernels, and what they are compiled from."""
 
 _PACKAGE = Path(__file__).parent
 _dumps: Any = serialize.dumps
-_UNUSED_FOR = 14 * 86_400.0  # seconds after which a folder that nobody used is removed
-_TOUCHED_EVERY = 86_400.0  # seconds; a folder in use is at most this much older than it says
 
 
 def enable_cache(function: Any) -> None:
@@ -57,33 +53,7 @@ def _cache_folder() -> Path | None:
             digest.update(source.read_bytes())
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     base = Path(chosen) if chosen else user_cache_folder()
-    if base is None:
-        return None
-    name = f"kernels-{digest.hexdigest()[:16]}"
-    for folder in (base / name, base / f"{name}-{os.geteuid()}"):
-        with contextlib.suppress(OSError):  # it cannot be written, or is there already
-            folder.mkdir(mode=0o700, parents=True)
-        with contextlib.suppress(OSError):
-            if is_safe_cache(folder) and os.access(folder, os.R_OK | os.X_OK):
-                _touch(folder)
-                _remove_unused(base, folder)
-                return folder
-    return None
-
-
-def _touch(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it can be read only
-        if time.time() - folder.stat().st_mtime > _TOUCHED_EVERY:
-            os.utime(folder)
-
-
-def _remove_unused(base: Path, used: Path) -> None:
-    """Remove folders of other sources that no process has used for two weeks."""
-    oldest = time.time() - _UNUSED_FOR
-    for folder in set(base.glob("kernels-*")) - {used}:
-        with contextlib.suppress(OSError):
-            if is_safe_cache(folder) and folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
+    return None if base is None else kept_folder(base, "kernels", digest.hexdigest()[:16])
 
 
 CACHE = _cache_folder()

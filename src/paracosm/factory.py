@@ -2,6 +2,7 @@
 may be a file: `folder/file.py:factory`.
 """
 
+import ast
 import importlib
 import inspect
 import json
@@ -287,3 +288,11 @@ def _arguments(
             f"any of {', '.join(offered)}"
         ) from None
     return given
+
+
+def constant_in(file: Path, name: str) -> str:
+    """Return a text that an object of a module is made with, read from the source of that."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == name:
+            return str(ast.literal_eval(node.value))
+    raise LookupError(f"{file} has no {name}")

@@ -543,28 +543,3 @@ def _make_own(place: Path) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"{_own_name()}-", dir=place)) / name
     folder.mkdir(mode=0o700)
     return folder
-
-
-def user_cache_folder() -> Path | None:
-    """Return the user's own folder for what can be made again; None where there can be none.
-
-    It is `paracosm` in XDG's folder of caches, ~/.cache if that is not set. One that belongs to
-    somebody else, or that others may write to, is not used: what is in it is run.
-    """
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paracosm"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no home
-        return None
-    return folder if is_safe_cache(folder) else None
-
-
-def is_safe_cache(folder: Path) -> bool:
-    """Whether only this user and root can write to a folder, so that what is in it may be run.
-
-    A link to one must be theirs as well.
-    """
-    link, state = folder.lstat(), folder.stat()
-    others_may_write = state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_ours = {link.st_uid, state.st_uid} <= {0, os.geteuid()}
-    return stat.S_ISDIR(state.st_mode) and is_ours and not others_may_write

@@ -17,8 +17,8 @@ from planted import is_unharmed, victim_in
 from test_full_disk import COMMANDS, EVERYDAY, places  # noqa: F401 (a fixture)
 
 from paracosm.cli import main
-from paracosm.files import user_cache_folder
 from paracosm.studies.run_folder import FILES
+from paracosm.user_cache import user_cache_folder
 
 OWN = f"paracosm-{os.geteuid()}"
 WATCHED = Path(__file__).with_name("watched")

@@ -24,8 +24,8 @@ from typer.core import TyperCommand, TyperGroup
 
 import paracosm
 from paracosm.errors import InputError, shown
+from paracosm.factory import constant_in
 from paracosm.files import check_name
-from paracosm.results.kind import constant_in
 from paracosm.units import WIDEST, is_too_wide
 
 VERBS: Mapping[str, str] = {

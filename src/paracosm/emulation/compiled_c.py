@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.files import replacing, user_cache_folder
+from paracosm.files import replacing
+from paracosm.user_cache import user_cache_folder
 
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-lpthread", "-ldl", "-lm")

@@ -293,8 +293,7 @@ def _graph(
         return transformer_graph(config.architecture, config.batch, split, train=train), device
     from paracosm.graphs.capture import capture
 
-    torch = require("torch", "torch", "capturing a model")
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == "cuda" and not require("torch", "torch", "capturing").cuda.is_available():
         device = "cpu"
     if tensor > 1:
         try:

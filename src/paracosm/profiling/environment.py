@@ -5,19 +5,24 @@ of several, events on a GPU; and a probe of the core's current speed.
 """
 
 import contextlib
+import hashlib
+import importlib.util
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, require
+from paracosm.files import replacing
 from paracosm.machine import processor_name, usable_cores
 from paracosm.profiling.allocator import DEFAULT, keep_memory
+from paracosm.user_cache import kept_folder, user_cache_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +84,12 @@ def environment_here(
             `profile` arranges; see `allocator` for what a running process can do.
         allocator: that of another process to describe; this process is not changed.
     """
+    if device == "cpu" and allocator is not None:
+        return replace(_described_cpu(pinned), threads=threads, allocator=allocator)
     torch = require("torch", "torch", "profiling ops")
-    framework = f"torch {torch.__version__.split('+')[0]}"
     if device == "cpu":
-        can_flush = torch.set_flush_denormal(flushes_denormals(torch))  # which changes nothing
-        return Environment(
-            device="cpu",
-            hardware=f"{processor_name()}, {torch.backends.cpu.get_cpu_capability()}",
-            framework=framework,
-            threads=threads,
-            allocator=allocator or (keep_memory() if pinned else DEFAULT),
-            denormals="flushed" if pinned and can_flush else "kept",
-        )
+        held = keep_memory() if pinned else DEFAULT
+        return replace(_cpu(torch, pinned), threads=threads, allocator=held)
     if device != "cuda":
         raise InputError(f'unknown device "{device}": choose from cpu, cuda')
     if not torch.cuda.is_available():
@@ -98,11 +97,48 @@ def environment_here(
     return Environment(
         device="cuda",
         hardware=str(torch.cuda.get_device_name()),
-        framework=f"{framework}, CUDA {torch.version.cuda}",
+        framework=f"{_framework(torch)}, CUDA {torch.version.cuda}",
         threads=0,
         allocator="cuda caching",
         denormals="kept",
     )
+
+
+def _cpu(torch: Any, pinned: bool) -> Environment:
+    """Return the environment of one thread here with the allocator of the system."""
+    can_flush = torch.set_flush_denormal(flushes_denormals(torch))  # which changes nothing
+    return Environment(
+        device="cpu",
+        hardware=f"{processor_name()}, {torch.backends.cpu.get_cpu_capability()}",
+        framework=_framework(torch),
+        threads=1,
+        allocator=DEFAULT,
+        denormals="flushed" if pinned and can_flush else "kept",
+    )
+
+
+def _framework(torch: Any) -> str:
+    return f"torch {torch.__version__.split('+')[0]}"
+
+
+def _described_cpu(pinned: bool) -> Environment:
+    """Return the environment of one thread here, kept in the user's cache folder: to import PyTorch
+    for its words on this processor takes seconds."""
+    base = user_cache_folder()
+    if base is None or importlib.util.find_spec("torch") is None:
+        return _cpu(require("torch", "torch", "profiling ops"), pinned)
+    told = (version("torch"), processor_name(), os.environ.get("ATEN_CPU_CAPABILITY"), pinned)
+    digest = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    folder = kept_folder(base, "environments", digest)
+    file = None if folder is None else folder / "environment.json"
+    if file is not None:
+        with contextlib.suppress(InputError, OSError, UnicodeDecodeError):
+            return Environment.from_json(file.read_text())
+    found = _cpu(require("torch", "torch", "profiling ops"), pinned)
+    if file is not None:
+        with contextlib.suppress(OSError), replacing(file) as unfinished:
+            unfinished.write_text(found.to_json())
+    return found
 
 
 def last_level_cache(device: str = "cpu") -> int:

@@ -6,7 +6,6 @@ reports follow from it. `paracosm.studies.kinds` lists the rooms.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, unknown
+from paracosm.factory import constant_in
 from paracosm.results.summaries import Summary
 
 if TYPE_CHECKING:
@@ -323,11 +323,3 @@ class Kinds(Mapping[str, Kind]):
         assert spec is not None
         assert spec.origin is not None
         return constant_in(Path(spec.origin), "question")
-
-
-def constant_in(file: Path, name: str) -> str:
-    """Return a text that a kind is made with, read from the source of its module."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.keyword) and node.arg == name:
-            return str(ast.literal_eval(node.value))
-    raise LookupError(f"{file} has no {name}")

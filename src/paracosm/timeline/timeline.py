@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
-from paracosm.columns import label_column, number_column, numbers_in
+from paracosm.columns import label_column, number_column, numbers_in, text_column
 from paracosm.errors import InputError
 from paracosm.files import read_parquet, sealing
 
@@ -334,7 +334,7 @@ def _labels(column: Any) -> Labels:
     import pyarrow as pa
 
     if column.null_count:
-        column = column.cast(pa.string()).fill_null("")
+        column = column.cast(pa.string()).fill_null(text_column([""])[0])
     if not isinstance(column, pa.DictionaryArray):
         column = column.dictionary_encode()
     return Labels(numbers_in(column.indices), column.dictionary.to_pylist())
