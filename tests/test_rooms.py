@@ -85,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BELOW_STUDY,
     "studies": BELOW_STUDY | {"planning"},
     "report": {"studies", "results", "timeline", "cluster"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "profiling"},
     "result": {"studies", "report", "results", "timeline"},
     "api": BELOW_STUDY | {"planning", "studies", "report", "result"},
     "cli": BELOW_STUDY | {"planning", "studies", "report", "api", "result"},
