@@ -22,8 +22,10 @@ PACKAGES = (
 PAGES = {  # files of the repository that are pages of the site, too
     "CHANGELOG.md": "changes",
     "examples/time_to_accuracy/README.md": "measured-trainings",
+    "examples/time_to_accuracy/intervals.md": "measured-intervals",
     "examples/papers/neuronabox/README.md": "paper-emulation",
     "examples/papers/throughput_prediction/README.md": "paper-throughput-prediction",
+    "examples/papers/throughput_prediction/tables.md": "paper-throughput-tables",
 }
 
 
