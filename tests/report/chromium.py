@@ -92,7 +92,7 @@ class Browser:
             self._note(message["method"], message["params"])
 
     def open(self, file: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        """Load a file and wait until all of its figures are drawn."""
+        """Load a file and wait until all of its figures are drawn that are not folded."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -107,7 +107,8 @@ class Browser:
         wait_for(
             lambda: self.run(
                 "document.readyState === 'complete' && location.protocol === 'file:' && "
-                "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.drawing'))"
+                "[...document.querySelectorAll('.plot')]"
+                ".every(p => !p.clientWidth || p.querySelector('.drawing'))"
             )
         )
 

@@ -49,6 +49,7 @@ def test_several_runs_overlay_and_each_has_its_timeline(tmp_path: Path) -> None:
         "timeline_1",
         "timeline_2",
         "timeline_3",
+        "timeline_4",
     ]
 
 

@@ -88,7 +88,10 @@ def test_it_renders_without_an_error_or_a_request(
     # The page itself, and data that is in it.
     outside = [url for url in browser.requests if not url.startswith(("data:", "blob:"))]
     assert outside == [file.resolve().as_uri()]
-    # Nothing sticks out to the side, and every figure has drawn something within its frame.
+    # Nothing sticks out to the side, and every figure has drawn something within its frame, those
+    # that were folded too.
+    browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
+    browser.wait("[...document.querySelectorAll('.plot')].every(p => p.querySelector('.drawing'))")
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run(
         "[...document.querySelectorAll('figure')].every(f => {"
@@ -96,7 +99,7 @@ def test_it_renders_without_an_error_or_a_request(
         " const plot = f.querySelector('.drawing').getBoundingClientRect();"
         " const frame = f.getBoundingClientRect();"
         " return marks.length && plot.width > 100 && plot.right <= frame.right + 1"
-        "   && plot.bottom <= frame.bottom + 1; })"
+        "   && plot.bottom <= frame.top + f.scrollHeight + 2; })"
     )
 
 
@@ -194,6 +197,24 @@ def test_the_mouse_over_a_curve_shows_its_value(browser: Browser, one: Path) -> 
     assert told == "test accuracy 0.930013 at 2.4"
 
 
+def test_the_mouse_over_a_run_shows_its_settings(browser: Browser, several: Path) -> None:
+    browser.open(several)
+    left, top, width, height = browser.run(
+        "(() => { const p = document.querySelector('#utilisation .trace[data-run=\"2\"]');"
+        " p.scrollIntoView({block: 'center'}); const b = p.getBoundingClientRect();"
+        " return [b.x, b.y, b.width, b.height]; })()"
+    )
+    browser.move(left, top)
+    browser.move(left + width / 2, top + height / 2)
+    told = browser.wait("document.querySelector('#utilisation .told')?.textContent")
+    assert told.endswith("asgd, 4 workers (asgd4)asgd, 4 workers, seed 3, mlp, lr 0.2")
+
+
+def test_a_comparison_on_a_telephone_has_an_end(browser: Browser, several: Path) -> None:
+    browser.open(several, 400)
+    assert browser.run("document.documentElement.scrollHeight") < 4000
+
+
 def test_dragging_zooms_and_a_double_click_goes_back(browser: Browser, one: Path) -> None:
     browser.open(one)
     ticks = TICKS.format("loss_updates", "x")
@@ -227,6 +248,7 @@ def test_a_button_saves_a_figure(
         assert "Loss against virtual time" in texts
         assert "asgd, 16 workers" in texts
         assert "loss" in texts
+        assert root.get("width") == str(2 * 960)
     else:
         image = Image.open(file)
         assert image.width == 2 * 960

@@ -225,7 +225,7 @@ def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:
     assert shown == {"throughput"}
 
 
-def test_one_number_of_workers_has_no_curve_and_no_spread_is_left_out(tmp_path: Path) -> None:
+def test_one_number_of_workers_has_no_chart_and_no_spread_is_left_out(tmp_path: Path) -> None:
     only = [{**ROWS[-1], "spread": None}]
     run = make_run(
         tmp_path / "run",
@@ -235,5 +235,5 @@ def test_one_number_of_workers_has_no_curve_and_no_spread_is_left_out(tmp_path: 
         bottleneck="With 4 workers, the downlink of the servers would bring most.",
     )
     page = page_of(tmp_path, run)
-    assert list(figures_of(page)) == ["throughput_by_workers", "timeline"]
+    assert list(figures_of(page)) == ["timeline"]
     assert "Saturates" not in text_of(page)

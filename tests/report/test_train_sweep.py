@@ -214,7 +214,7 @@ def test_what_never_gets_there_is_a_cross_beyond_all_that_do() -> None:
     assert (cross.series, cross.y.tolist()) == ("at chance", [2.4])
 
 
-def test_algorithms_differ_in_hue_and_workers_in_shade() -> None:
+def test_algorithms_differ_in_hue_and_workers_in_shade_and_symbol() -> None:
     runs = [
         trial(1.0, {"algorithm": algorithm, "workers": workers, "lr": lr})
         for algorithm in ("asgd", "ssgd")
@@ -231,6 +231,8 @@ def test_algorithms_differ_in_hue_and_workers_in_shade() -> None:
         ("ssgd, 8 workers", 1, pytest.approx(0.725)),
         ("ssgd, 32 workers", 1, 1.0),
     ]
+    dots = [mark.symbol for mark in chart.marks if isinstance(mark, Dots)]
+    assert dots == 2 * ["diamond", "triangle", "dot"]
     assert chart.x.label == "lr"
 
 
@@ -332,7 +334,7 @@ def test_runs_of_one_name_are_told_apart_by_what_they_differ_in(tmp_path: Path) 
     ]
 
 
-def test_curves_have_the_hue_of_their_algorithm_and_the_shade_of_their_workers(
+def test_curves_have_the_hue_of_their_algorithm_and_the_shade_and_dashes_of_their_workers(
     tmp_path: Path,
 ) -> None:
     runs = [
@@ -344,15 +346,15 @@ def test_curves_have_the_hue_of_their_algorithm_and_the_shade_of_their_workers(
     styles = [run.style for run in described(runs)]
     pale = 0.45
     assert styles == [
-        *((0, pale, 0), (0, pale, 1), (0, 1.0, 0), (0, 1.0, 1)),
-        *((1, pale, 0), (1, pale, 1), (1, 1.0, 0), (1, 1.0, 1)),
+        *((0, pale, 1), (0, pale, 2), (0, 1.0, 0), (0, 1.0, 1)),
+        *((1, pale, 1), (1, pale, 2), (1, 1.0, 0), (1, 1.0, 1)),
     ]
     curves = figures_of(page_of(tmp_path, *runs))["loss_time"]["data"]
     shown = {each["meta"]["run"]: each["line"] for each in curves if each["mode"] == "lines"}
     assert shown[2]["color"] == "#0072B2"
     assert shown[6]["color"] == "#D55E00"
     assert shown[0]["color"] not in (shown[2]["color"], shown[6]["color"])
-    assert (shown[0]["dash"], shown[1]["dash"]) == ("solid", "dash")
+    assert [shown[run]["dash"] for run in range(4)] == ["dash", "dot", "solid", "dash"]
 
 
 def test_virtual_time_is_logarithmic_where_runs_differ_by_ten(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def _timeline(run: Run) -> Chart | None:
     left_out = len({span[:2] for span in inside}) - len(rows)
     remarks = [
         None if number is None else "The iteration with the median time.",
-        "A comm worker's bar covers a collective from its begin to its end.",
+        "A comm worker's bar covers a collective from its beginning to its end.",
         f"{left_out:,} more rows are not shown." if left_out > 0 else None,
     ]
     title = "First collectives" if number is None else f"Iteration {number:,}"

@@ -153,7 +153,7 @@ def _by_workers(runs: Sequence[Run]) -> Chart:
         name="rate_workers",
         title=f"{unit.capitalize()}/s of each rank",
         x=Axis("ranks", log=True, switch="workers"),
-        y=Axis(f"{unit}/s a rank", switch="throughput", from_zero=True),
+        y=Axis(f"{unit}/s per rank", switch="throughput", from_zero=True),
         marks=tuple(marks),
     )
 

@@ -148,7 +148,7 @@ def _frontier(runs: Sequence[Run]) -> Chart:
     return Chart(
         name="frontier",
         title=f"Cost against time of {large(plan.tokens)} tokens",
-        x=Axis("days", log=True, switch="time"),
+        x=Axis("time (days)", log=True, switch="time"),
         y=Axis(f"cost ({money(plan)})", switch="cost"),
         marks=tuple(marks),
         caption=(

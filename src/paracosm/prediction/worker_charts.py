@@ -133,7 +133,7 @@ def _chart(
 
 def _efficiency(rows: Rows, x: Axis) -> Chart:
     best = max(row.efficiency or 0.0 for points in rows.values() for row in points)
-    y = Axis("throughput / ideal", percent=True, limits=(0.0, 1.05 * max(1.0, best)))
+    y = Axis("share of the ideal throughput", percent=True, limits=(0.0, 1.05 * max(1.0, best)))
     return _chart(
         "efficiency", "Efficiency", rows, x, y, lambda row: row.efficiency, "{:.1%}".format
     )
@@ -142,7 +142,7 @@ def _efficiency(rows: Rows, x: Axis) -> Chart:
 def _energy(rows: Rows, x: Axis, title: str) -> Chart | None:
     if not any(row.energy for points in rows.values() for row in points):
         return None  # the cluster file says no power
-    y = Axis("J", from_zero=True)
+    y = Axis("energy (J)", from_zero=True)
     return _chart("energy_by_workers", title, rows, x, y, lambda row: row.energy, format_energy)
 
 

@@ -288,7 +288,7 @@ QUANTITIES = (
     ),
     Quantity(
         "gain",
-        "Speed beside the same iteration, synchronous",
+        "Speed against the synchronous baseline",
         unless_failed(_gain),
         "times as fast",
     ),

@@ -253,7 +253,7 @@ def _late_charts(late: Lateness | None) -> list[Chart | None]:
     by_rank = bar_chart(
         "late_ranks",
         "Time that the others wait, by rank",
-        Axis("total over all collectives", "s"),
+        Axis("time summed over all collectives", "s"),
         [f"rank {rank.rank}" for rank in ranks],
         [bar],
         "As traced. For each collective: the time from a rank's arrival to the last rank's, "

@@ -28,7 +28,7 @@ from paracosm.results.chart import (
 # Okabe and Ito's palette, told apart by colour-blind readers, without black and yellow, which
 # vanish on a dark and on a white page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # the palette once more, from 7 runs on
 GREY = "#808080"  # of marks without a run; legible on dark and white pages
 
 
@@ -85,19 +85,21 @@ def _evened(charts: Sequence[Chart]) -> list[Chart]:
 
 
 def _is_informative(chart: Chart) -> bool:
-    """Whether a chart has a line, or at least two bars or dots that differ."""
+    """Whether a chart has a line, or at least two bars or dots side by side."""
+    has_names = chart.x.names or chart.y.names
     places: set[tuple[float, ...]] = set()
     edges: set[float] = set()  # corners of outlines, two of which enclose a bar
     for mark in chart.marks:
         match mark:
             case Curve() | Dots():
                 shown = np.isfinite(mark.x) & np.isfinite(mark.y)
-                places |= set(zip(mark.x[shown].tolist(), mark.y[shown].tolist(), strict=True))
+                ends = [mark.x, mark.y] if has_names else [mark.x]
+                places |= set(zip(*(values[shown].tolist() for values in ends), strict=True))
             case Area():
                 edges |= set(mark.x.tolist())
             case Boxes():
-                ends = (mark.begin.tolist(), mark.end.tolist(), mark.row.tolist())
-                places |= set(zip(*ends, strict=True))
+                ends = [mark.begin, mark.end, mark.row]
+                places |= set(zip(*(values.tolist() for values in ends), strict=True))
     return len(places) + max(0, len(edges) - 1) > 1
 
 
@@ -111,12 +113,14 @@ def _in_units(chart: Chart) -> Chart:
     axes = []
     for axis, fields in ((chart.x, X_FIELDS), (chart.y, Y_FIELDS)):
         shown = [mark for mark in marks if mark.series not in chart.hidden]
-        largest = _largest(shown or marks, fields)
+        largest = largest_of(shown or marks, fields)
         if axis.from_zero:
             axis = replace(axis, limits=(0.0, 1.05 * largest or 1.0))
         if axis.unit:
             factor, axis = _scaled(axis, largest)
             marks = [_times(mark, fields, factor) for mark in marks]
+        elif not (axis.percent or axis.names):
+            axis = replace(axis, whole=axis.whole or _are_whole(marks, fields))
         axes.append(axis)
     return replace(chart, x=axes[0], y=axes[1], marks=tuple(marks))
 
@@ -131,10 +135,21 @@ def _values(mark: Mark, fields: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(mark, name) for name in fields if hasattr(mark, name)}
 
 
-def _largest(marks: Sequence[Mark], fields: Sequence[str]) -> float:
+def _finite(marks: Sequence[Mark], fields: Sequence[str]) -> Floats:
     values = [np.ravel(array) for mark in marks for array in _values(mark, fields).values()]
-    known = np.concatenate(values) if values else np.zeros(0)
-    return float(known[np.isfinite(known)].max(initial=0.0))
+    known: Floats = np.concatenate(values) if values else np.zeros(0)
+    return known[np.isfinite(known)]
+
+
+def largest_of(marks: Sequence[Mark], fields: Sequence[str]) -> float:
+    """Return the largest value in the fields of marks, and 0 where none is positive."""
+    return float(_finite(marks, fields).max(initial=0.0))
+
+
+def _are_whole(marks: Sequence[Mark], fields: Sequence[str]) -> bool:
+    """Whether an axis counts something: every value on it is a whole number."""
+    values = _finite(marks, fields)
+    return bool(np.all(values == np.rint(values)))
 
 
 def _times(mark: Mark, fields: Sequence[str], factor: float) -> Mark:

@@ -6,11 +6,12 @@ const drawing = (() => {
   const SIZE = 12; // of letters, pixels
   const LINE = 16;
   const NAMES = 0.45; // share of the width that names of rows may take
-  const DASHES = { solid: "", dash: "7 4", dot: "2 3" };
+  const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "14 4" };
   const SYMBOLS = {
     circle: (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
     x: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
     "triangle-up": (x, y, r) => `M${x} ${y - r}l${r} ${2 * r}h${-2 * r}z`,
+    square: (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`,
     diamond: (x, y, r) => `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z`,
   };
 
@@ -41,8 +42,8 @@ const drawing = (() => {
 
   const rounded = (value) => Number(value.toPrecision(12));
 
-  const linearTicks = (low, high, most) => {
-    const least = (high - low) / Math.max(1, most);
+  const linearTicks = (low, high, most, whole) => {
+    const least = Math.max((high - low) / Math.max(1, most), whole ? 1 : 0);
     const power = 10 ** Math.floor(Math.log10(least));
     const step = power * [1, 2, 5, 10].find((each) => each * power >= least * 0.999);
     const found = [];
@@ -53,9 +54,9 @@ const drawing = (() => {
   };
 
   // 1, 2, 5, 10, ... where there is room, else powers of ten; linear below a factor of three.
-  const logTicks = (low, high, most) => {
+  const logTicks = (low, high, most, whole) => {
     const decades = Math.log10(high / low);
-    if (decades < 0.48) return linearTicks(low, high, most).filter((value) => value > 0);
+    if (decades < 0.48) return linearTicks(low, high, most, whole).filter((value) => value > 0);
     const steps = 3 * decades <= most ? [1, 2, 5] : [1];
     const every = steps.length > 1 ? 1 : Math.max(1, Math.ceil(decades / most));
     const found = [];
@@ -63,6 +64,7 @@ const drawing = (() => {
       if (power % every) continue;
       for (const step of steps) {
         const value = Number(`${step}e${power}`);
+        if (whole && value < 1) continue;
         if (value >= low * 0.999999 && value <= high * 1.000001) found.push(value);
       }
     }
@@ -117,13 +119,14 @@ const drawing = (() => {
     const find = scale.log ? logTicks : linearTicks;
     const low = Math.min(...scale.ends);
     const high = Math.max(...scale.ends);
-    const text = layout.tickformat
+    const whole = layout.tickformat === ",d";
+    const text = layout.tickformat && !whole
       ? (value) => `${written(rounded(100 * value))}%`
       : written;
-    let values = find(low, high, length / room);
+    let values = find(low, high, length / room, whole);
     if (layout.horizontal) {
       const widest = Math.max(room, ...values.map((value) => widthOf(text(value), font) + 14));
-      values = find(low, high, length / widest);
+      values = find(low, high, length / widest, whole);
     }
     return values.map((value) => ({ value, text: text(value) }));
   };
@@ -312,18 +315,18 @@ const drawing = (() => {
       const { run, series } = trace.meta;
       const name = plain(trace.name);
       const label = runs < 2 || run < 0 ? series : series === main ? name : `${name}: ${series}`;
-      if (!entries.has(label)) entries.set(label, trace.marker?.color ?? trace.line.color);
+      entries.set(label, [...(entries.get(label) ?? []), trace]);
     }
     const { width, font } = look;
     const rows = [[]];
     let left = 8;
-    for (const [label, color] of entries) {
-      const taken = widthOf(label, font) + 36;
+    for (const [label, traces] of entries) {
+      const taken = widthOf(label, font) + 40;
       if (left + taken > width && rows.at(-1).length) {
         rows.push([]);
         left = 8;
       }
-      rows.at(-1).push({ label, color, left });
+      rows.at(-1).push({ label, traces, left });
       left += taken;
     }
     const head = 26 + LINE * rows.length;
@@ -335,13 +338,23 @@ const drawing = (() => {
     svg.append(heading);
     rows.forEach((row, number) => {
       const top = 26 + LINE * number;
-      for (const { label, color, left: begin } of row) {
-        svg.append(element("rect", { x: begin, y: top + 4, width: 14, height: 8, fill: color }));
-        const name = element("text", { x: begin + 20, y: top + 12 });
+      for (const { label, traces, left: begin } of row) {
+        // One of each kind: a line with points on it shows both.
+        const kinds = new Map(traces.map((trace) => [trace.type + trace.mode + trace.fill, trace]));
+        for (const trace of kinds.values()) {
+          const d = trace.mode === "markers"
+            ? SYMBOLS[trace.marker.symbol](begin + 9, top + 8, trace.marker.size / 2)
+            : trace.mode ? `M${begin} ${top + 8}h18` : `M${begin} ${top + 4}h18v8h-18z`;
+          svg.append(element("path", { d, ...painted(trace) }));
+        }
+        const name = element("text", { x: begin + 24, y: top + 12 });
         name.textContent = label;
         svg.append(name);
       }
     });
+    // Twice as large as on a screen.
+    svg.setAttribute("width", 2 * width);
+    svg.setAttribute("height", 2 * size.height);
     return svg;
   };
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import GREY, color_of, dash_of
+from paracosm.report.chart import GREY, X_FIELDS, Y_FIELDS, color_of, dash_of, largest_of
 from paracosm.results.chart import (
     NO_RUN,
     Area,
@@ -25,7 +25,14 @@ from paracosm.results.chart import (
 )
 
 FAINT = 0.4
-SYMBOLS = {"dot": "circle", "cross": "x", "triangle": "triangle-up", "diamond": "diamond"}
+FEW = 12  # whole numbers on an axis, up to which each has a tick
+SYMBOLS = {
+    "dot": "circle",
+    "triangle": "triangle-up",
+    "diamond": "diamond",
+    "square": "square",
+    "cross": "x",
+}
 
 
 def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
@@ -42,8 +49,8 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
         "layout": {
             "height": chart.height,
             "margin": {"l": 8, "r": 12, "t": 10, "b": 8},
-            "xaxis": _axis(chart.x),
-            "yaxis": _axis(chart.y),
+            "xaxis": _axis(chart.x, largest_of(chart.marks, X_FIELDS)),
+            "yaxis": _axis(chart.y, largest_of(chart.marks, Y_FIELDS)),
             "showlegend": False,
             "hovermode": "closest",
             "barmode": "overlay",
@@ -128,7 +135,7 @@ def _level(mark: Level) -> dict[str, Any]:
     }
 
 
-def _axis(axis: Axis) -> dict[str, Any]:
+def _axis(axis: Axis, largest: float) -> dict[str, Any]:
     layout: dict[str, Any] = {
         "title": {"text": axis.label, "standoff": 10},
         "type": "log" if axis.log else "linear",
@@ -140,6 +147,10 @@ def _axis(axis: Axis) -> dict[str, Any]:
     }
     if axis.percent:
         layout["tickformat"] = ".2~%"
+    if axis.whole:
+        layout["tickformat"] = ",d"  # by which the page's script knows the axis
+        if largest <= FEW and not axis.log:
+            layout["dtick"] = 1  # Plotly would put fractions between them
     if axis.limits:
         layout["range"] = [math.log10(end) if axis.log else end for end in axis.limits]
     if axis.names:

@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 CLOSE = 1000.0  # times the lowest value, up to which a logarithmic axis has 1, 2, 5, 10, ...
 PLAIN = (0.001, 1e6)  # between them a logarithmic axis shows 1,000 instead of a power of ten
-SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
-LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
+SYMBOLS = {"dot": "o", "triangle": "^", "diamond": "D", "square": "s", "cross": "x"}
+LINE_STYLES: dict[str, Any] = {
+    "solid": "-",
+    "dash": "--",
+    "dot": ":",
+    "dashdot": "-.",
+    "longdash": (0, (9, 3)),  # line widths drawn, and left out
+}
 STYLE: dict[RcKeyType, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -168,7 +174,7 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes, styles: Sequence[Style
 
 
 def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     side = axes.xaxis if which == "x" else axes.yaxis
     side.set_label_text(axis.label)
@@ -181,6 +187,8 @@ def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
             side.set_minor_formatter(NullFormatter())
         if low > PLAIN[0] and high < PLAIN[1]:
             side.set_major_formatter(lambda value, _: f"{value:,g}")
+    elif axis.whole:
+        side.set_major_locator(MaxNLocator("auto", integer=True))
     if axis.percent:
         side.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
     if axis.names:

@@ -38,6 +38,7 @@
 
   const draw = (each) => {
     const { plot, figure, log, zoom } = each;
+    if (!plot.clientWidth) return; // it is folded
     const look = { ...themed(), width: plot.clientWidth, height: figure.layout.height };
     each.drawn = drawing.draw(figure, look, shownIn(each), log, zoom);
     plot.replaceChildren(each.drawn.svg);
@@ -45,6 +46,9 @@
   const drawAll = () => plots.forEach(draw);
 
   drawAll();
+  for (const fold of document.querySelectorAll("details")) {
+    fold.addEventListener("toggle", () => plots.filter((each) => fold.contains(each.place)).forEach(draw));
+  }
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth !== width) drawAll();
@@ -65,7 +69,7 @@
     said.textContent = drawing.told(found);
     if (runs > 1 && found.trace.meta.run >= 0) {
       const run = runChips[found.trace.meta.run];
-      said.append(Object.assign(document.createElement("b"), { textContent: run.textContent }));
+      said.append(Object.assign(document.createElement("b"), { textContent: run.textContent }), run.title);
     }
     each.plot.append(said);
     const [left, top] = found.at;
@@ -169,8 +173,8 @@
     image.src = URL.createObjectURL(blob);
     await image.decode();
     const canvas = document.createElement("canvas");
-    canvas.width = 2 * svg.getAttribute("width");
-    canvas.height = 2 * svg.getAttribute("height");
+    canvas.width = svg.getAttribute("width");
+    canvas.height = svg.getAttribute("height");
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     URL.revokeObjectURL(image.src);
     canvas.toBlob((png) => save(png, `${each.name}.png`));

@@ -18,6 +18,7 @@ from paracosm.results.comparison import (
     differing,
     runs_side_by_side,
     scalar_arguments,
+    varied_of,
 )
 from paracosm.results.kind import Answer, imported
 from paracosm.results.view import Grade, Run, Table, Trials, Verdict, View
@@ -155,6 +156,19 @@ def remarks_of(summary: Summary) -> dict[str, str]:
     what_if = "; ".join(summary.what_if or ())
     remarks = {"by default": by_default, "what if": what_if, **view_of(summary).remarks(summary)}
     return {subject: text for subject, text in remarks.items() if text}
+
+
+def settings_of(runs: Sequence[Run]) -> list[str]:
+    """Return of each run what it differs in, and what else it was told that is not a default."""
+    from paracosm.studies.study import OF_NO_ANSWER
+
+    texts = []
+    for run, varied in zip(runs, varied_of(runs), strict=True):
+        unsaid = {*(run.numbers.defaults or {}), *OF_NO_ANSWER}
+        unsaid |= {name for name, value in run.arguments.items() if value in ([], {})}
+        told = {name: v for name, v in scalar_arguments(run).items() if name not in unsaid}
+        texts.append(design_name((varied | told).items()))
+    return texts
 
 
 def tables_of(summary: Summary) -> list[Table]:

@@ -1,9 +1,9 @@
 """Charts of several runs against what they vary: final loss, time to a goal, throughput.
 
 The argument with the most values is the axis, algorithms differ in hue and numbers of workers in
-shade; what else is varied makes small multiples, all with the same axes. Seeds are a median with
-the range around it. A run that never gets there counts as later than all that do: where most of a
-design's seeds are such runs, a cross stands at the upper edge.
+shade and symbol; what else is varied makes small multiples, all with the same axes. Seeds are a
+median with the range around it. A run that never gets there counts as later than all that do:
+where most of a design's seeds are such runs, a cross stands at the upper edge.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.report.chart import UNITS
-from paracosm.results.chart import NO_RUN, Axis, Chart, Curve, Dots, Floats, Mark
-from paracosm.results.charts import band, is_wide, shade_of
+from paracosm.results.chart import NO_RUN, Axis, Chart, Curve, Dots, Floats, Mark, Symbol
+from paracosm.results.charts import band, is_wide, shade_of, symbol_of
 from paracosm.results.comparison import argument, design_name, design_of
 from paracosm.results.view import Quantity, Trial, Trials
 from paracosm.units import parse_bandwidth, parse_duration, parse_number, parse_size
@@ -200,7 +200,7 @@ def _marks(
                 bands += _band(known, series, style)
                 x, y = (np.array([(p.x, p.median)[axis] for p in known]) for axis in (0, 1))
                 lines.append(Curve(x, y, NO_RUN, series, False, *style))
-            lines += _dots(known, series, "dot", style, edge, scale)
+            lines += _dots(known, series, symbol_of(rank, len(shades)), style, edge, scale)
             crosses += _dots(failed, "at chance", "cross", style, edge, scale)
             crosses += _dots(lost, "never", "cross", style, edge, scale)
     return [*bands, *lines, *crosses]
@@ -243,7 +243,7 @@ def _band(points: Sequence[_Point], series: str, style: tuple[int, float]) -> li
 def _dots(
     points: Sequence[_Point],
     series: str,
-    symbol: Any,
+    symbol: Symbol,
     style: tuple[int, float],
     edge: float,
     scale: Scale,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,11 @@ from paracosm.report.runs import (
     endings_of,
     ranked,
     remarks_of,
+    settings_of,
     tables_of,
     view_of,
 )
 from paracosm.results.chart import (
-    Area,
     Axis,
     Boxes,
     Chart,
@@ -122,11 +122,16 @@ def _details(runs: Sequence[Run]) -> str:
         "Configuration": comparison(studies, runs) + "".join(map(_study_file, runs)),
         "Environment": comparison([_environment(run) for run in runs], runs),
     }
+    # A comparison is long enough without them.
+    frame = _FOLDED if len(runs) > 1 else "<h2>{}</h2>{}"
     return "".join(
-        f"<section><h2>{escape(title)}</h2>{block}</section>"
+        f"<section>{frame.format(escape(title), block)}</section>"
         for title, block in blocks.items()
         if block
     )
+
+
+_FOLDED = "<details><summary><h2>{}</h2></summary>{}</details>"
 
 
 def _environment(run: Run) -> dict[str, Any]:
@@ -189,10 +194,12 @@ LONG = 40  # letters: longer texts count as sentences
 
 SYMBOLS = {
     "dot": "M7 5a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
-    "cross": "M5 1l8 8m0-8l-8 8",
     "triangle": "M9 1l5 8h-10z",
     "diamond": "M9 1l4 4l-4 4l-4 -4z",
+    "square": "M5.5 1.5h7v7h-7z",
+    "cross": "M5 1l8 8m0-8l-8 8",
 }
+DASHED = {"solid": "", "dash": "6 3", "dot": "2 2", "dashdot": "6 2 2 2", "longdash": "11 3"}
 
 
 def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
@@ -247,17 +254,24 @@ def run_legend(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return ""
     chips = "".join(
-        f'<button class=chip data-run="{run.index}" aria-pressed=true>'
+        f'<button class=chip data-run="{run.index}" aria-pressed=true title="{escape(settings)}">'
         f"{_swatch(run.style)}{escape(run.name)}</button>"
-        for run in runs
+        for run, settings in zip(runs, settings_of(runs), strict=True)
     )
     return f'<nav class=legend aria-label="Runs shown in the figures">{chips}</nav>'
 
 
 def section(part: Section) -> str:
-    """Return a section with a place for each of its figures."""
-    figures = "".join(_figure(chart) for chart in part.charts)
-    return f"<section><h2>{escape(part.title)}</h2><div class=figures>{figures}</div></section>"
+    """Return a section with a place for each of its figures, those that are folded together."""
+    blocks = []
+    for is_folded, charts in groupby(part.charts, lambda chart: chart.folded):
+        figures = f"<div class=figures>{''.join(map(_figure, charts))}</div>"
+        blocks.append(
+            f"<details><summary>Show these figures</summary>{figures}</details>"
+            if is_folded
+            else figures
+        )
+    return f"<section><h2>{escape(part.title)}</h2>{''.join(blocks)}</section>"
 
 
 def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
@@ -309,8 +323,8 @@ def _figure(chart: Chart) -> str:
     chips = "".join(
         f'<button class=chip data-series="{escape(name)}" '
         f'aria-pressed="{_truth(name not in chart.hidden)}">'
-        f"{_sample(mark, chart)}{escape(name)}</button>"
-        for name, mark in chart.series.items()
+        f"{_sample(name, chart)}{escape(name)}</button>"
+        for name in chart.series
     )
     series = f"<div class=series>{chips}</div>"
     caption = f"<p class=caption>{escape(chart.caption)}</p>" if chart.caption else ""
@@ -340,30 +354,31 @@ def _scale(which: str, axis: Axis) -> str:
     )
 
 
-def _sample(mark: Mark, chart: Chart) -> str:
-    """Return what a series styles like: in grey where marks of several runs belong to it."""
-    runs = {other.run for other in chart.marks if other.series == mark.series}
-    faint = " faint" if getattr(mark, "faint", False) else ""
-    match mark:
-        case Boxes():
-            color = color_of(mark)
-            return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
-        case Curve() | Area() | Dots() if mark.color is not None or len(runs) == 1:
-            path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
-            style = f'class="line{faint}" style="stroke:{color_of(mark, chart.styles)}"'
-            return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
-        case Dots():
-            return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
-        case Level():
-            dashes = '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
-            return f'<svg viewBox="0 0 18 10">{dashes}</svg>'
-        case _:
-            return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
+def _sample(series: str, chart: Chart) -> str:
+    """Return what a series looks like: in grey where marks of several runs belong to it."""
+    marks = [mark for mark in chart.marks if mark.series == series]
+    is_grey = len({mark.run for mark in marks}) > 1
+    # A line with points on it shows both.
+    kinds = {type(mark): mark for mark in reversed(marks)}
+    samples = "".join(_line_sample(mark, chart, is_grey) for mark in kinds.values())
+    return f'<svg viewBox="0 0 18 10">{samples}</svg>'
+
+
+def _line_sample(mark: Mark, chart: Chart, is_grey: bool) -> str:
+    color = color_of(mark, chart.styles)
+    if isinstance(mark, Boxes):
+        return f'<rect y=1 width=18 height=8 fill="{color}"/>'
+    if isinstance(mark, Level):
+        return '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
+    path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
+    faint = " faint" if isinstance(mark, Curve) and mark.faint else ""
+    own = "" if is_grey and mark.color is None else f' style="stroke:{color}"'
+    return f'<path d="{path}" class="line{faint}"{own}/>'
 
 
 def _swatch(style: Style) -> str:
     curve = Curve(np.empty(0), np.empty(0), 0, "")
-    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [style])]
+    dash = DASHED[dash_of(curve, [style])]
     return (
         '<svg class=swatch viewBox="0 0 18 10" aria-hidden=true><path d="M0 5h18" '
         f'stroke="{color_of(curve, [style])}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'

@@ -19,14 +19,14 @@ NO_RUN = -1
 
 
 class Style(NamedTuple):
-    """The style of a run's marks: a colour of the palette, its shade, and dashes."""
+    """The style of a run's marks: a colour of the palette, its shade, and the dashes of lines."""
 
     color: int
     shade: float = 1.0
     dash: int = 0
 
 
-Symbol = Literal["dot", "cross", "triangle", "diamond"]
+Symbol = Literal["dot", "triangle", "diamond", "square", "cross"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Axis:
     names: tuple[str, ...] = ()  # of the values 0, 1, 2, ..., the first on top
     limits: tuple[float, float] | None = None  # None: from the data
     from_zero: bool = False  # to a little more than the largest value that is shown
+    whole: bool = False  # ticks at whole numbers only; also where all values are such
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class Chart:
     )  # series that are initially switched off
     height: int = 320  # of the plot, CSS pixels
     wide: bool = False  # takes the full width of the page
+    folded: bool = False  # initially behind a line to click
     styles: tuple[Style, ...] = ()  # of the runs, where not selected by their places
 
     @property

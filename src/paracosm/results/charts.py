@@ -17,6 +17,7 @@ WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
 HISTOGRAMS = 20  # rows of a chart of histograms
 LEAST = 5e-4  # share of the time: parts below it in all bars are not named
 PALEST = 0.45  # shade of the first of several
+POINTS: tuple[Symbol, ...] = ("dot", "triangle", "diamond", "square")
 
 
 def is_wide(values: Iterable[float], factor: float = WIDE) -> bool:
@@ -26,8 +27,16 @@ def is_wide(values: Iterable[float], factor: float = WIDE) -> bool:
 
 
 def shade_of(rank: int, count: int) -> float:
-    """Return one of `count` distinguishable shades, the last at full strength."""
+    """Return one of `count` shades, the last at full strength.
+
+    Many shades look alike: lines differ in their dashes besides, points in their `symbol_of`.
+    """
     return 1.0 if count < 2 else PALEST + (1 - PALEST) * rank / (count - 1)
+
+
+def symbol_of(rank: int, count: int) -> Symbol:
+    """Return the symbol of points in that shade, a dot for the last."""
+    return POINTS[(count - 1 - rank) % len(POINTS)]
 
 
 def row_chart(
@@ -221,7 +230,7 @@ def histogram_chart(
     return Chart(
         name=name,
         title=title,
-        x=Axis(x, limits=(-0.5, highest)),
+        x=Axis(x, limits=(-0.5, highest), whole=True),
         y=Axis("", names=names) if row_noun else share,
         marks=tuple(marks),
         caption=" ".join(filter(None, [scaled, more, caption])),

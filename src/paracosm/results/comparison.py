@@ -47,11 +47,14 @@ def design_name(design: Iterable[tuple[str, Any]]) -> str:
 NAMES = ("algorithm", "model", "data", "method", "problem", "strategy", "hardware", "stack")
 """Arguments whose values are self-explanatory."""
 
+COUNTED = ("workers", "servers", "processors")
+"""Arguments that are numbers of what they are called."""
+
 
 def argument(name: str, value: Any) -> str:
     """Return "16 workers", "lr 0.1", "asgd"."""
-    if name == "workers":
-        return counted(value, "worker")
+    if name in COUNTED and isinstance(value, int):
+        return counted(value, name.removesuffix("s"))
     if name == "what_if":
         return "unchanged" if value == "none" else str(value)
     words = name.replace("_", " ")

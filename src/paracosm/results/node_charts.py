@@ -23,7 +23,7 @@ SPANS = 600  # of the first rounds
 RANKS = 16  # of a job
 PIXELS = 1500  # pixels across a screen: narrower gaps are closed
 FILLED = 0.84  # of a row
-TIMELINES = 3  # runs of a comparison that show theirs
+TIMELINES = 4  # runs of a comparison that show theirs; of more runs they are folded
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
@@ -121,8 +121,8 @@ def _mean_shares(
 def first_timelines(
     runs: Sequence[Run], timeline: Callable[[Run], Chart | None]
 ) -> list[Chart | None]:
-    """Return the first runs' timelines, named by their runs; the last caption mentions the
-    others.
+    """Return the first runs' timelines, named by their runs; where there are others, the last
+    caption says so, and all are folded.
     """
     drawn = ((run, chart) for run in runs if (chart := timeline(run)) is not None)
     charts = [
@@ -134,7 +134,7 @@ def first_timelines(
     if len(charts) == TIMELINES < len(runs):
         caption = f"{charts[-1].caption} The reports of the other runs show theirs.".strip()
         charts[-1] = replace(charts[-1], caption=caption)
-    return [*charts]
+    return [replace(chart, folded=len(runs) > TIMELINES) for chart in charts]
 
 
 def boxes_by_series(

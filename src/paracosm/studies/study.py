@@ -326,7 +326,7 @@ class Point:
         summary says.
         """
         config = self.config
-        unused = {*config.without_effect(), *_OF_NO_ANSWER}
+        unused = {*config.without_effect(), *OF_NO_ANSWER}
         names = [
             name
             for name, about in type(config).model_fields.items()
@@ -354,7 +354,7 @@ def _without_none(study: Any) -> Any:
     return {key: _without_none(value) for key, value in study.items() if value is not None}
 
 
-_OF_NO_ANSWER = frozenset(
+OF_NO_ANSWER = frozenset(
     {
         *("db", "data_dir", "output", "timeline", "timeline_ranks", "port", "keep_going"),
         *("lookahead", "loss_limit", "evaluate_every", "evaluate_examples", "alone"),

@@ -65,7 +65,7 @@ def _quality(runs: Sequence[Run]) -> Chart | None:
     return Chart(
         name="client_quality",
         title=f"{'Accuracy' if is_accuracy else 'Loss'} by client",
-        x=Axis("clients, worst first", percent=True, limits=(0.0, 1.0)),
+        x=Axis("share of the clients, the worst first", percent=True, limits=(0.0, 1.0)),
         y=Axis("accuracy", percent=True) if is_accuracy else Axis("loss", switch="loss"),
         marks=tuple(marks),
         caption="The last parameters, on each client's own examples.",
@@ -230,7 +230,7 @@ def _waiting(runs: Sequence[Run]) -> Chart | None:
     return Chart(
         name="waiting_caused",
         title="Waiting caused by clients",
-        x=Axis("clients, most waiting caused first", log=is_wide((1, most))),
+        x=Axis("clients, those that cause most waiting first", log=is_wide((1, most))),
         y=Axis("share of all waiting", percent=True, limits=(0.0, 1.05)),
         marks=tuple(marks),
         caption="In a round all wait for the last client.",

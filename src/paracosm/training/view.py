@@ -187,7 +187,9 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 
 def _styles(runs: Sequence[Run]) -> list[Style] | None:
-    """Distinguish algorithms by hue and numbers of workers by shade, where runs differ in them."""
+    """Distinguish algorithms by hue and numbers of workers by shade and dashes, where runs differ
+    in them.
+    """
     kinds = [(varied.get("algorithm"), varied.get("workers")) for varied in varied_of(runs)]
     if len(set(kinds)) < 2:
         return None
@@ -197,7 +199,8 @@ def _styles(runs: Sequence[Run]) -> list[Style] | None:
     for place, (algorithm, workers) in enumerate(kinds):
         rank = len(numbers) - 1 if workers is None else numbers.index(workers)
         repeats = kinds[:place].count((algorithm, workers))
-        styles.append(Style(hues.index(algorithm), shade_of(rank, len(numbers)), repeats))
+        dash = len(numbers) - 1 - rank + repeats
+        styles.append(Style(hues.index(algorithm), shade_of(rank, len(numbers)), dash))
     return styles
 
 

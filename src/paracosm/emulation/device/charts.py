@@ -88,7 +88,7 @@ def _memory(run: Run) -> Chart | None:
     return Chart(
         name="memory",
         title="Memory that tensors hold",
-        x=Axis("share of the iteration's requests, in the order of the host", percent=True),
+        x=Axis("share of the iteration's requests, in order", percent=True),
         y=Axis("memory", unit="B", from_zero=True),
         marks=tuple(marks),
         caption=_in_all(recording, memory, is_in_view=bool(is_in_view)),

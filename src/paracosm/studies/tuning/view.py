@@ -197,7 +197,7 @@ def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:
             if interval is not None:
                 ends = np.full(2, float(interval)), np.array([bottom, top])
                 marks.append(Curve(*ends, 0, COMPARED[whose], color=color))
-    y = Axis("time to tolerance / without faults", log=top >= WIDE * bottom, switch="time")
+    y = Axis("multiple of the time without faults", log=top >= WIDE * bottom, switch="time")
     return Chart(name, f"Time to tolerance over {name}", _axis(summary, name), y, tuple(marks))
 
 
