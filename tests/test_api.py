@@ -240,7 +240,7 @@ def test_a_tuning_opens(tmp_path: Path) -> None:
     flags = [
         *("relax", "tune", "--problem", "laplace2d:5", "--processors", "3", "--checkpoint"),
         *("cost=1s", "--fault", "uniform(-100, 100) every 200s", "--seeds", "2", "--trials", "2"),
-        *("--tune", "alpha=1.05..20, omega=1..500", "--quiet", "--out", str(tmp_path / "tune")),
+        *("--tune", "alpha=1.05..20, omega=1..500s", "--quiet", "--out", str(tmp_path / "tune")),
     ]
     assert main(flags) == 0
     result = paracosm.open(tmp_path / "tune")

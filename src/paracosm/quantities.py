@@ -82,10 +82,14 @@ read_size = _with_unit(parse_size, "size", "MB", "MiB")
 Size = Annotated[float, BeforeValidator(read_size), _exactly(format_size)]
 """Bytes."""
 
-Watts = Annotated[
-    float, BeforeValidator(_with_unit(parse_power, "power", "W")), _exactly(format_power)
-]
+read_power = _with_unit(parse_power, "power", "W")
+"""Returns the watts that a number says, or a text with a unit."""
+
+Watts = Annotated[float, BeforeValidator(read_power), _exactly(format_power)]
 """Watts."""
+
+READERS = (read_duration, read_bandwidth, read_size, read_power)
+"""Of texts that have a unit."""
 
 Tokens = Annotated[
     float,

@@ -148,6 +148,22 @@ def parse_whole(text: str, most: int = 2**63 - 1) -> int | None:
     return int(digits)
 
 
+def is_unit(text: str) -> bool:
+    """Whether a text is the name of a unit of any quantity: ms, Gbit/s, MB."""
+    return any(text in units for units in (_DURATIONS, _SIZES, _BANDWIDTHS, _WATTS))
+
+
+def in_digits(text: str) -> str | None:
+    """Return the digits of a whole number from 0 on that is written as 1e3, 1,000 or 1000.0; None
+    for all else."""
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    is_short = 0 <= number <= WIDEST and number.is_integer()
+    return str(int(number)) if is_short and not text.isdecimal() else None
+
+
 def format_duration(seconds: float, *, exact: bool = False) -> str:
     """Return "1.5 ms", to four digits; with `exact` the form for files, which parses back equal."""
     return _format(seconds, {name: _DURATIONS[name] for name in ("s", "ms", "us", "ns")}, exact)
@@ -221,7 +237,11 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
         raise InputError(f'cannot read "{text}" as a {kind}: {_example(kind, units)}')
     unit = match["unit"].strip()
     if unit and not units:
-        raise InputError(f'"{text}" has a unit ("{unit}"), but a plain number is expected here')
+        short = _THOUSANDS.get(unit)
+        written = f": write {match['digits']}{short}" if short and not match["power"] else ""
+        raise InputError(
+            f'"{text}" has a unit ("{unit}"), but a plain number is expected here{written}'
+        )
     if unit and unit not in units:
         raise InputError(f'{unknown(f"{kind} unit", unit, units)} (in "{text}")')
     power, factor = units[unit] if unit else (0, 1.0)
@@ -232,6 +252,10 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
     if math.isinf(number):
         raise InputError(f"a {kind} is at most 1e308, not {text}")
     return number
+
+
+_THOUSANDS = {"k": "e3", "K": "e3", "M": "e6", "B": "e9", "G": "e9", "T": "e12"}
+"""What is written behind numbers of tokens and the like, and what it means."""
 
 
 def _example(kind: str, units: Mapping[str, Unit]) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from paracosm.errors import InputError, shown, unknown
 from paracosm.files import check_name
-from paracosm.units import WIDEST, is_too_wide
+from paracosm.units import WIDEST, in_digits, is_too_wide
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -87,10 +87,18 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
         message = "must be given"
         if field is not None and field.description is not None:
             message += f": {field.description}"
+        also = [".".join(map(str, p["loc"])) for p in problems[1:] if p["type"] == "missing"]
+        if also:
+            message += f"; so must {', '.join(also)}"
     elif problem["type"] == "invalid_key" or "[key]" in problem["loc"]:
         message = "a key is a name, not a number or the like"
     else:
-        message = f"{message[0].lower()}{message[1:]}, got {_shown(problem['input'])}"
+        wrong = problem["input"]
+        message = f"{message[0].lower()}{message[1:]}, got {_shown(wrong)}"
+        digits = in_digits(wrong) if isinstance(wrong, str) else None
+        if problem["type"] == "int_parsing":
+            message = f"a whole number, not {_shown(wrong)}"
+            message += "" if digits is None else f": write {digits}"
     is_named = message.startswith((f"{key} ", f"{key}:"))
     return f"{key}: {message}" if key and not is_named else message
 

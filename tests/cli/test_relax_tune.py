@@ -20,7 +20,7 @@ FLAGS = [
     "relax", "tune", "--problem", "laplace2d:5", "--processors", "3",
     "--fault", "uniform(-100, 100) every 200s",
 ]  # fmt: skip
-SPACE = ["--tune", "alpha=1.05..20, omega=1..500"]
+SPACE = ["--tune", "alpha=1.05..20, omega=1..500s"]
 SEARCH = [*SPACE, "--seeds", "3", "--trials", "5"]
 COST = ["--checkpoint", "cost=1s"]
 PROGRAM = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -42,7 +42,7 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     assert f"report: {out / 'report.html'}\n" in printed
     run = RunFolder.open(out)
     assert run.study["tune"]["study"]["relax"]["problem"] == "laplace2d:5"
-    assert run.study["tune"]["tune"] == "alpha=1.05..20, omega=1..500"
+    assert run.study["tune"]["tune"] == "alpha=1.05..20, omega=1..500s"
     page = (out / "report.html").read_text()
     said = printed.splitlines()[0]
     assert said == (
@@ -92,7 +92,7 @@ def test_a_study_file_says_what_flags_say(tmp_path: Path, capsys: Capture) -> No
 
 
 def test_a_search_without_success_is_exit_code_one(capsys: Capture) -> None:
-    hopeless = ["--tune", "alpha=0.9..1, omega=1..5", "--seeds", "2", "--trials", "2"]
+    hopeless = ["--tune", "alpha=0.9..1, omega=1..5s", "--seeds", "2", "--trials", "2"]
     assert main([*FLAGS, *hopeless]) == 1
     assert "No trial's median run converged" in capsys.readouterr().out
 

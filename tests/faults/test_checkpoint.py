@@ -35,7 +35,7 @@ def test_every_policy_parses_back_from_its_string(policy: CheckpointPolicy) -> N
 
 
 def test_spellings() -> None:
-    assert parse_checkpoint("alpha=2, omega=10") == CheckpointPolicy(2, 10)
+    assert parse_checkpoint("alpha=2, omega=10s") == CheckpointPolicy(2, 10)
     full = CheckpointPolicy(2, 10, "block", "component", 0.001, 0.002)
     text = "alpha=2, omega=10s, scope=block, monitor=component, cost=1ms, restore=2ms"
     assert parse_checkpoint(text) == full
@@ -60,10 +60,10 @@ def test_policies_and_program_of_the_documentation_are_read() -> None:
 
 
 def test_interval_by_name() -> None:
-    young = parse_checkpoint("omega=young, alpha=2, cost=0.2, mtbf=100")
+    young = parse_checkpoint("omega=young, alpha=2, cost=0.2s, mtbf=100s")
     assert young.omega == pytest.approx(6.324555)  # sqrt(40)
-    assert parse_checkpoint("omega=young, alpha=2, cost=0.2", mtbf=100) == young
-    assert parse_checkpoint("omega=young, alpha=2, cost=0.2, mtbf=100", mtbf=7) == young
+    assert parse_checkpoint("omega=young, alpha=2, cost=0.2s", mtbf=100) == young
+    assert parse_checkpoint("omega=young, alpha=2, cost=0.2s, mtbf=100s", mtbf=7) == young
     daly = parse_checkpoint("omega=daly, alpha=2, cost=5min, mtbf=24h")
     assert daly.omega == pytest.approx(117 * 60, abs=30)
 
@@ -115,7 +115,7 @@ def test_blocks_that_go_back(
     policy: str, residual: tuple[float, float], local: list[float], restored: list[int]
 ) -> None:
     found = blocks_to_restore(
-        parse_checkpoint(f"alpha=2, omega=10, {policy}"), residual, (np.ones(3), np.array(local))
+        parse_checkpoint(f"alpha=2, omega=10s, {policy}"), residual, (np.ones(3), np.array(local))
     )
     assert found.tolist() == [bool(block) for block in restored]
 
@@ -123,27 +123,27 @@ def test_blocks_that_go_back(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ['write "alpha=2, omega=10"']),
-        (None, ['write "alpha=2, omega=10"']),
+        ("", ['write "alpha=2, omega=10s"']),
+        (None, ['write "alpha=2, omega=10s"']),
         ("alpha=2", ["omega is missing"]),
         ("omega=10", ["alpha is missing"]),
         ("alpha=2 omega=10", ["alpha", '"2 omega=10"']),
         ("alpha=2, omega", ['cannot read "omega"']),
-        ("alpha=2, alpha=3, omega=1", ["alpha is given twice"]),
+        ("alpha=2, alpha=3, omega=1s", ["alpha is given twice"]),
         ("alfa=2, omega=10", ['"alfa"', 'did you mean "alpha"']),
-        ("alpha=0, omega=10", ["alpha must be above 0"]),
-        ("alpha=inf, omega=10", ["alpha must be above 0 and finite"]),
-        ("alpha=2s, omega=10", ["alpha", "plain number"]),
-        ("alpha=2, omega=0", ["omega must be above 0"]),
+        ("alpha=0, omega=10s", ["alpha must be above 0"]),
+        ("alpha=inf, omega=10s", ["alpha must be above 0 and finite"]),
+        ("alpha=2s, omega=10s", ["alpha", "plain number"]),
+        ("alpha=2, omega=0s", ["omega must be above 0"]),
         ("alpha=2, omega=yung", ['"yung"', 'did you mean "young"']),
-        ("alpha=2, omega=10, cost=-1", ["cost", "0 or more"]),
-        ("alpha=2, omega=10, restore=inf", ["restore must be finite"]),
-        ("alpha=2, omega=10, scope=blok", ['scope must be all or block, not "blok"']),
-        ("alpha=2, omega=10, monitor=none", ["monitor must be residual or component"]),
-        ("alpha=2, omega=10, mtbf=3", ["mtbf has no effect"]),
-        ("alpha=2, omega=young, cost=1", ["omega=young needs the mean time", "mtbf=100s"]),
-        ("alpha=2, omega=daly, mtbf=1", ["omega=daly needs a cost above 0"]),
-        ("alpha=2, omega=daly, mtbf=0, cost=1", ["mean time between faults must be above 0"]),
+        ("alpha=2, omega=10s, cost=-1", ["cost", "0 or more"]),
+        ("alpha=2, omega=10s, restore=inf", ["restore must be finite"]),
+        ("alpha=2, omega=10s, scope=blok", ['scope must be all or block, not "blok"']),
+        ("alpha=2, omega=10s, monitor=none", ["monitor must be residual or component"]),
+        ("alpha=2, omega=10s, mtbf=3", ["mtbf has no effect"]),
+        ("alpha=2, omega=young, cost=1s", ["omega=young needs the mean time", "mtbf=100s"]),
+        ("alpha=2, omega=daly, mtbf=1s", ["omega=daly needs a cost above 0"]),
+        ("alpha=2, omega=daly, mtbf=0s, cost=1s", ["mean time between faults must be above 0"]),
         ({"alpha": 2, "omega": [3]}, ["omega"]),
     ],
 )

@@ -84,7 +84,7 @@ def test_without_checkpoints_the_fault_nearly_doubles_the_time(fault_free: list[
 
 @pytest.mark.parametrize("alpha", [2, 10])
 def test_with_checkpoints_it_costs_next_to_nothing(fault_free: list[int], alpha: int) -> None:
-    policy = parse_checkpoint(f"alpha={alpha}, omega=10")
+    policy = parse_checkpoint(f"alpha={alpha}, omega=10s")
     assert advice(policy) is None
     for seed, time in zip(SEEDS, fault_free, strict=True):
         ticks, rollbacks = run(seed, FAULT, policy, horizon=time)
@@ -93,7 +93,7 @@ def test_with_checkpoints_it_costs_next_to_nothing(fault_free: list[int], alpha:
 
 
 def test_alpha_of_1_stagnates_as_the_advice_says(fault_free: list[int]) -> None:
-    policy = parse_checkpoint("alpha=1, omega=10")
+    policy = parse_checkpoint("alpha=1, omega=10s")
     assert "stagnates" in str(advice(policy))
     ticks, rollbacks = run(0, None, policy, most=5 * fault_free[0])
     assert ticks >= 5 * fault_free[0]

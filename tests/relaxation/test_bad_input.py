@@ -133,7 +133,7 @@ def test_vectors(given: dict[str, Any], words: list[str]) -> None:
         ({"fault": "bitflip(3) on row 16 at 3s"}, ["16"]),
         ({"fault": "bitflip(3) in halo at 3s"}, ["halo"]),
         ({"checkpoint": "alpha=2"}, ["omega is missing"]),
-        ({"checkpoint": "alpha=2, omega=0"}, ["omega must be above 0"]),
+        ({"checkpoint": "alpha=2, omega=0s"}, ["omega must be above 0"]),
         ({"matrix_free": True}, ["only grid problems are stencils"]),
     ],
 )

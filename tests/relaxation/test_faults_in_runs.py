@@ -353,7 +353,7 @@ def test_a_fault_is_detected_within_two_mean_updates(at: int, detected: int) -> 
         tolerance=None,
         max_time=150,
         fault=f"uniform(99, 100) in b on processor 9 at {at}s",
-        checkpoint="alpha=2, omega=1000, scope=block, monitor=component",
+        checkpoint="alpha=2, omega=1000s, scope=block, monitor=component",
     )
     faults = run_relaxation(config).summary["faults"]
     assert (faults["detected"], faults["false_alarms"]) == (detected, 1 - detected)

@@ -157,7 +157,7 @@ def test_figure_11_without_checkpoints(read: str, expected: float) -> None:
 def test_figure_11_with_checkpoints(read: str, alpha: float) -> None:
     for seed in range(12):
         result = solve(
-            10, 10, PATIENT, seed, read=read, fault=FAULT, checkpoint=f"alpha={alpha}, omega=10"
+            10, 10, PATIENT, seed, read=read, fault=FAULT, checkpoint=f"alpha={alpha}, omega=10s"
         )
         assert result.rollbacks == 1
         assert 1 <= result.virtual_time / result.fault_free_time < 1.02
@@ -169,7 +169,7 @@ def test_figure_11_with_alpha_1_does_not_converge_within_20_times() -> None:
         b = right_hand_side(10, seed)
         given = {"processors": 10, "time": PATIENT, "read": "completion", "seed": seed}
         nominal = relax(A, b, **given).virtual_time
-        policy = "alpha=1, omega=10"
+        policy = "alpha=1, omega=10s"
         result = relax(A, b, fault=FAULT, checkpoint=policy, max_time=20 * nominal, **given)
         assert result.status == "stopped"
         assert result.virtual_time == pytest.approx(20 * nominal)
@@ -180,7 +180,7 @@ def test_small_alphas_roll_back_without_a_fault() -> None:
     """The smallest alpha that never does lies between 1.05 and 1.11."""
 
     def rollbacks(alpha: float) -> int:
-        policy = f"alpha={alpha}, omega=10"
+        policy = f"alpha={alpha}, omega=10s"
         return sum(
             solve(10, 10, PATIENT, seed, read="completion", checkpoint=policy).rollbacks
             for seed in range(10)

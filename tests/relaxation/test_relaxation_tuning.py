@@ -121,14 +121,14 @@ def test_the_middle_of_a_logarithmic_range_is_the_geometric_mean() -> None:
 
 
 def test_a_checkpoint_is_completed_with_what_is_tuned() -> None:
-    space = [*space_of("alpha=1.5..3, omega=2..3").values()]
-    assert complete_checkpoint(None, space) == "alpha=1.5, omega=2"
-    assert complete_checkpoint("cost=1s", space[1:]) == "cost=1s, omega=2"
-    assert complete_checkpoint("alpha=2, omega=1", space_of("relaxation=1..2").values()) == (
-        "alpha=2, omega=1"
+    space = [*space_of("alpha=1.5..3, omega=2..3s").values()]
+    assert complete_checkpoint(None, space) == "alpha=1.5, omega=2s"
+    assert complete_checkpoint("cost=1s", space[1:]) == "cost=1s, omega=2s"
+    assert complete_checkpoint("alpha=2, omega=1s", space_of("relaxation=1..2").values()) == (
+        "alpha=2, omega=1s"
     )
     with pytest.raises(InputError, match="alpha is to be tuned: leave it out"):
-        complete_checkpoint("alpha=2, cost=1", space)
+        complete_checkpoint("alpha=2, cost=1s", space)
 
 
 # ---------------------------------------------------------------------- the runs
@@ -138,7 +138,7 @@ def test_a_run_is_that_of_the_same_seed_and_flags() -> None:
     runs = Simulations(config())
     found = runs.outcomes(Setting(CheckpointPolicy(2, 10)), (3, 5))
     for index, seed in enumerate((3, 5)):
-        single = run_relaxation(config(checkpoint="alpha=2, omega=10"), seed)
+        single = run_relaxation(config(checkpoint="alpha=2, omega=10s"), seed)
         free = run_relaxation(config(fault=None), seed)
         assert found.times[index] == single.summary["virtual_time"]
         assert found.ratios[index] == found.times[index] / free.summary["virtual_time"]
@@ -203,7 +203,7 @@ def test_sor_on_one_processor_is_tuned_to_youngs_omega() -> None:
 def landscape() -> Tuning:
     """Checkpoints that cost, x read at completion: the notes' case, and bad alphas besides."""
     relax = case(checkpoint="cost=1s", read="completion")
-    return search(relax, "alpha=0.95..20, omega=1..500", seeds=8, trials=24)
+    return search(relax, "alpha=0.95..20, omega=1..500s", seeds=8, trials=24)
 
 
 def test_the_best_policy_costs_little_and_no_policy_costs_much(landscape: Tuning) -> None:
@@ -248,7 +248,7 @@ SMALL: dict[str, object] = {
     "problem": "laplace2d:5", "processors": 3, "time": "normal(10, 1)",
     "fault": ["uniform(-100, 100) every 200s"],
 }  # fmt: skip
-SPACE = "alpha=1.05..20, omega=1..500"
+SPACE = "alpha=1.05..20, omega=1..500s"
 
 
 def small(jobs: int = 1, progress: Any = None, **changes: Any) -> Tuning:
@@ -291,7 +291,7 @@ def test_an_interrupt_before_the_first_trial_leaves_nothing() -> None:
 
 
 def test_a_search_without_success_says_so() -> None:
-    found = search(SMALL, "alpha=0.9..1, omega=1..5", seeds=3, trials=3).summary()
+    found = search(SMALL, "alpha=0.9..1, omega=1..5s", seeds=3, trials=3).summary()
     assert found.status == "failed"
     assert any("stagnates" in sentence for sentence in found.remarks)
 
@@ -353,9 +353,9 @@ def test_the_files_hold_the_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("space", "policy", "figures"),
     [
-        ("omega=1..500", "alpha=2, cost=1s", ["omega"]),
-        ("alpha=0.9..1, omega=1..5", "cost=1s", ["landscape", "alpha", "omega"]),
-        ("alpha=1.05..9, omega=1..500", "cost=1s", ["landscape", "alpha", "omega"]),
+        ("omega=1..500s", "alpha=2, cost=1s", ["omega"]),
+        ("alpha=0.9..1, omega=1..5s", "cost=1s", ["landscape", "alpha", "omega"]),
+        ("alpha=1.05..9, omega=1..500s", "cost=1s", ["landscape", "alpha", "omega"]),
     ],
 )
 def test_every_landscape_can_be_drawn(

@@ -23,7 +23,7 @@ EVERYTHING: list[dict[str, Any]] = [
     {"pattern": "random(blocks=12)"},
     {"method": "coordinate(3)"},
     {"pattern": "graph(method=bisection)", "method": "block-jacobi"},
-    {"fault": "bitflip(0..51) on 10% every 100s", "checkpoint": "alpha=2, omega=30"},
+    {"fault": "bitflip(0..51) on 10% every 100s", "checkpoint": "alpha=2, omega=30s"},
     {"fault": "uniform(-5, 5) at random; stop(50s) at random"},
     {"detect": "processor(time=exponential(30))"},
     {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "0.5"},

@@ -49,7 +49,7 @@ def test_a_small_fault_is_caught_by_some_alphas_only(
             processors=10,
             time="normal(10, 1)",
             fault=f"uniform(-{size:g}, {size:g}) at 400s",
-            checkpoint=f"alpha={alpha}, omega=10",
+            checkpoint=f"alpha={alpha}, omega=10s",
         ).rollbacks
         for alpha in (2, 10)
     ]

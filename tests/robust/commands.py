@@ -22,7 +22,7 @@ over: {seed: [0, 1, 2]}
 
 TUNE = (
     'relax tune --problem laplace2d:8 --processors 4 --time "normal(10, 1)" --checkpoint cost=1s '
-    '--fault "uniform(-100, 100) every 1000s" --tune "alpha=1.05..20, omega=1..500" --seeds 4 '
+    '--fault "uniform(-100, 100) every 1000s" --tune "alpha=1.05..20, omega=1..500s" --seeds 4 '
     "--trials 5 --jobs 2 --out {out}"
 )
 

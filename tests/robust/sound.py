@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 from child import run_here
+from scipy import sparse
+from scipy.io import savemat
 
 TESTS = Path(__file__).parents[1]
 DATA = TESTS / "data"
@@ -93,6 +95,7 @@ def sound_files(folder: Path) -> dict[str, Path]:
     files["script"].write_text(SCRIPT)
     files["vector"] = folder / "vector.npy"
     np.save(files["vector"], np.ones(900))
+    _write_matrices(files, folder)
     files["ids"], files["leaf"] = folder / "ids.npy", folder / "leaf"
     np.save(files["ids"], np.arange(1437) % 2)  # of the digits
     for part in ("train", "test"):
@@ -107,6 +110,16 @@ def sound_files(folder: Path) -> dict[str, Path]:
     _run("graph import {onnx}", files, "--out", str(files["graph"]))
     _run("db export {db}", files, "--out", str(files["exported"]))
     return files
+
+
+def _write_matrices(files: dict[str, Path], folder: Path) -> None:
+    """Write one system in every format but Matrix Market's."""
+    A = sparse.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(9, 9), format="csr")
+    for kind in ("npz", "npy", "mat"):
+        files[kind] = folder / f"system.{kind}"
+    sparse.save_npz(files["npz"], A)
+    np.save(files["npy"], A.toarray())
+    savemat(files["mat"], {"A": A, "b": np.ones(9)})
 
 
 def _run(command: str, files: Mapping[str, Path], *more: str) -> None:

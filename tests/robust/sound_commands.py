@@ -8,7 +8,7 @@ TIMING = "train --timing-only --updates 20 --workers 2"
 SMALL = "--updates 4 --workers 2"
 FAULTY = (
     "--problem laplace2d:4 --processors 2 --time 1ms --fault uniform(-1,1)~every~10ms "
-    "--checkpoint omega=10,cost=1ms"
+    "--checkpoint omega=10s,cost=1ms"
 )
 PLANNED = "--model mlp --data digits --bandwidth 10MB/s --target loss<=1.9 --updates 20 --seeds 1"
 
@@ -26,6 +26,9 @@ QUICK = (
     "relax --problem laplace2d:4 --processors 2 --memory distributed --cluster {ring}",
     "relax {relax}",
     "relax --matrix {matrix} --rhs {vector} --start {vector} --processors 2 --max-sweeps 100",
+    "relax --matrix {npz} --processors 2 --speeds uniform(0.5,2)",
+    "relax --matrix {npy} --processors 2 --max-sweeps 100",
+    "relax --matrix {mat} --rhs {mat} --processors 2 --max-sweeps 100",
     f"relax tune {FAULTY} --seeds 1 --trials 2 --tune alpha=1.05..20",
     "tune {relax} --seeds 1 --trials 2 --tune processors=1..2 --out {out}/tuned",
     "predict {profile} --workers 1,2 --bandwidth 1Gbit/s --node {node}",

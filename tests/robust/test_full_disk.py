@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "train, gradients": "train --updates 4 --workers 2 --out {out}",
     "train, scalars": "train --timing-only --updates 50 --out {out} --tensorboard {out}.tb",
     "relax tune": "relax tune --problem laplace2d:4 --processors 2 --time 1ms --fault "
-    "'uniform(-1,1) every 10ms' --checkpoint omega=10,cost=1ms --seeds 1 --trials 2 "
+    "'uniform(-1,1) every 10ms' --checkpoint omega=10s,cost=1ms --seeds 1 --trials 2 "
     "--tune alpha=1.05..20 --out {out}",
     "tune": "tune {sweep_of_one} --seeds 1 --trials 2 --tune workers=1..2 --out {out}",
     "relax measure": "relax measure --problem laplace2d:4 --threads 1 --repeats 1 "

@@ -186,6 +186,7 @@ def test_a_recorded_duration_is_a_duration(tmp_path: Path, seconds: Any) -> None
     [
         "emulate --world-size 2 --bandwidth 1Gbit/s --seed {} script.py",
         "relax measure --problem laplace2d:4 --threads 1 --seed {}",
+        "relax --problem laplace2d:4 --speeds {}",
         "profile ops --model mlp --shape 4 --seed {}",
         "graph show a.graph --ops {}",
         "train --timing-only --updates 5 --seed {}",

@@ -17,9 +17,9 @@ Case = tuple[str, str]  # read, policy
 TIME = whole_units(4)  # the paper does not say how long its updates take here
 POLICIES = {
     "none": None,
-    "alpha = 1": "alpha=1, omega=10",
-    "alpha = 2": "alpha=2, omega=10",
-    "alpha = 10": "alpha=10, omega=10",
+    "alpha = 1": "alpha=1, omega=10s",
+    "alpha = 2": "alpha=2, omega=10s",
+    "alpha = 10": "alpha=10, omega=10s",
 }
 PATIENCE = 20  # times the fault-free run time
 ALPHAS = (1.05, 1.11)
@@ -104,7 +104,7 @@ def false_rollbacks(seeds: int) -> dict[tuple[str, float], int]:
     """Return how many of so many runs without a fault were rolled back, by read and alpha."""
     return {
         (read, alpha): sum(
-            solve(seed, TIME, read=read, checkpoint=f"alpha={alpha}, omega=10").rollbacks > 0
+            solve(seed, TIME, read=read, checkpoint=f"alpha={alpha}, omega=10s").rollbacks > 0
             for seed in range(seeds)
         )
         for read in READS

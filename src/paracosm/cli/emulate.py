@@ -28,7 +28,8 @@ from paracosm.cli.options import (
     with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb, show_summary, why, write_report_of
-from paracosm.cli.verbs import Verb, parameters_of
+from paracosm.cli.verbs import COMMAND_LINE_ERROR, Verb, parameters_of
+from paracosm.emulation.check import NO_SCRIPT
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.kind import KIND
 from paracosm.emulation.records import RecordReader
@@ -48,7 +49,10 @@ class _Emulate(Verb):
         if args[:1] == ["--help-all"]:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = False
-        values, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        try:
+            values, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        except COMMAND_LINE_ERROR:
+            values = {}  # the verb's own reading says what is wrong
         script = str(values.get("script"))
         ctx.allow_interspersed_args = script.endswith(_STUDIES) or Path(script).is_dir()
         return super().parse_args(ctx, args)
@@ -136,7 +140,7 @@ def _emulated(
             raise InputError("--calibrate-link runs no script: give it alone")
         return link(calibrate_link, **flags)
     if script is None:
-        raise InputError("missing script: paracosm emulate ... train.py")
+        raise InputError(NO_SCRIPT)
     is_folder = script.is_dir()
     is_study = script.suffix in _STUDIES or is_folder
     if not is_study:

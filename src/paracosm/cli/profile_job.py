@@ -48,8 +48,8 @@ def job(
             "built-in model, package.module:factory or file.py:factory"
         ),
     ],
-    framework: Annotated[str, Option(help="tensorflow or pytorch")],
     out: Annotated[Path, Option(help="job profile to write")],
+    framework: Annotated[str | None, Option(help="tensorflow or pytorch")] = None,
     arguments: Annotated[
         list[str] | None,
         Argument(
@@ -96,6 +96,11 @@ def job(
 
     Example: paracosm profile job --framework tensorflow train.py --steps 100 --out job.profile
     """
+    if framework is None:
+        raise InputError(
+            "framework not specified: add --framework pytorch, for a model by name or "
+            "file.py:factory, or --framework tensorflow, for a script"
+        )
     if framework not in FRAMEWORKS:
         raise unknown("framework", framework, FRAMEWORKS)
     _check_out(out, force)

@@ -44,7 +44,7 @@ def tune(study: StudyFile = None, **arguments: Any) -> int:
 
     Example: paracosm relax tune --problem laplace2d:10 --processors 10 --time "normal(10, 1)"
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
-    --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
+    --tune "alpha=1.05..20, omega=1..500s" --trials 30 --out runs/tune
     """
     of_relax = {
         name: arguments.pop(name)

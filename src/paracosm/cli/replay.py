@@ -9,6 +9,7 @@ from typer import Argument
 
 from paracosm.cli.options import Force, Json, Out, Quiet, with_fields_of
 from paracosm.cli.run_verb import run_verb
+from paracosm.errors import InputError
 from paracosm.replays.config import ReplayConfig
 
 
@@ -31,6 +32,8 @@ def replay(
     """
     arguments = {name: value for name, value in fields.items() if value not in (None, [])}
     arguments |= {"out": out, "force": force, "json": json, "quiet": quiet}
+    for folder in filter(Path.is_dir, traces):
+        raise InputError(f"{folder}: a folder: give its traces: paracosm replay {folder}/*.json*")
     if len(traces) == 1 and traces[0].suffix in (".yaml", ".yml"):
         return run_verb("replay", traces[0], arguments)
     return run_verb("replay", None, {**arguments, "traces": traces})

@@ -14,6 +14,7 @@ from typer import Argument
 
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import EXPORT, LOG, RunFlags, check_folder, with_run_flags
+from paracosm.cli.other_files import way_out
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line, unknown
 from paracosm.files import Lock, check_name, temporary_folder
@@ -98,7 +99,12 @@ def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
         names = " and ".join(_SEVERAL.get(name, name) for name in study.lists)
         subject = f"a list of {names} is a sweep, which" if names else "a study with a grid"
         raise InputError(f"{where}: {subject} needs a folder to write: give --out")
-    points = study.points(where)
+    try:
+        points = study.points(where)
+    except InputError as error:
+        if file is not None or values:
+            raise
+        raise InputError(f"{error}; for example paracosm {KINDS[verb].examples[0]}") from None
     check_folder(flags.out, flags.force)
     if flags.tensorboard is not None:
         check_scalars(flags.tensorboard, flags.force)
@@ -150,13 +156,17 @@ def _study_in(file: Path | None, verb: str, values: Mapping[str, Any]) -> Study:
     if file is None:
         return Study.model_validate({verb: {}})
     adopt = KINDS[verb].adopt
-    adopted: dict[str, Any] | None = None if adopt is None else imported(adopt)(file)
+    try:
+        adopted: dict[str, Any] | None = None if adopt is None else imported(adopt)(file)
+        study = load_study(file) if adopted is None else None
+    except InputError as error:
+        raise (way_out(file, verb) or error) from None
     if adopted is not None:
         seed = adopted.pop("seed", 0)
         for name in adopted.keys() & values.keys():
             raise InputError(f"{file} is a {name}, and --{name} names another: give one of them")
         return Study.model_validate({"seed": seed, verb: adopted})
-    study = load_study(file)
+    assert study is not None
     if study.kind != verb:
         raise InputError(
             f"{file}: this is {_a_study(study.kind)}, not {_a_study(verb)}: run it with paracosm "

@@ -9,10 +9,12 @@ import ast
 import builtins
 import inspect
 import itertools
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
@@ -26,7 +28,7 @@ import paracosm
 from paracosm.errors import InputError, shown
 from paracosm.factory import constant_in
 from paracosm.files import check_name
-from paracosm.units import WIDEST, is_too_wide
+from paracosm.units import WIDEST, in_digits, is_too_wide
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.training.kind",
@@ -85,6 +87,28 @@ _OF_RUNS = {
     **dict.fromkeys(("seed", "jobs", "backend", "scheduler"), "Advanced"),
 }
 
+_MEANT: Mapping[str, tuple[str, ...]] = {
+    "--target": ("--until",),
+    "--until": ("--target",),
+    **dict.fromkeys(("--epochs", "--steps", "--iterations"), ("--updates", "--max-sweeps")),
+    **dict.fromkeys(
+        ("--workers", "--world-size", "--nodes", "--ranks", "--gpus", "--nproc-per-node"),
+        ("--world-size", "--workers", "--processors"),
+    ),
+    "--batch-size": ("--batch",),
+    "--learning-rate": ("--lr",),
+    "--gpu": ("--hardware",),
+    "--device": ("--hardware",),
+    **dict.fromkeys(("--output", "-o", "--folder"), ("--out",)),
+}
+"""Options by which other verbs and other programs call what these are."""
+
+UNITS = (
+    "Durations, sizes and bandwidths have a unit (20ms, 16MiB, 10Gbit/s); within a distribution, "
+    "as in normal(10, 1), a number alone is in seconds."
+)
+"""The rule for numbers, at the end of helps."""
+
 _FEW = 12  # flags that a help shows with all that they do
 _WIDEST = 100
 
@@ -125,30 +149,57 @@ class Verb(TyperCommand):
             else:
                 names = " ".join(flag.opts[0] for flag in of_it)
                 yield from fill(names, initial_indent="  ", subsequent_indent="  ")
-        yield from ("", f"What each of them does: {ctx.command_path} --help-all")
+        yield from ("", f"What each of them does: {ctx.command_path} --help-all", *fill(UNITS))
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
-        """Read the arguments; name the verbs that have an option which this one lacks."""
+        """Read the arguments; say what to type for an option that is not known or missing."""
         if "--help-all" in itertools.takewhile("--".__ne__, args):
             self.format_help(ctx, None)
             ctx.exit()
+        words = [*args]  # which reading takes away
         try:
             " ".join(args).encode()
             return super().parse_args(ctx, args)
         except UnicodeEncodeError:
             raise InputError("what was typed is not UTF-8 text") from None
         except COMMAND_LINE_ERROR as error:
-            option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
-            flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
-            others = [
-                verb for verb, known in flags.items() if any(option in names for names in known)
-            ]
-            if not others:
-                raise
-            raise InputError(
-                f"{ctx.command_path} has no option {option}: paracosm {', '.join(others[:5])} "
-                f"{'has' if len(others) == 1 else 'have'} it"
-            ) from None
+            raise InputError(self._way_out(ctx, error, words)) from None
+
+    def _way_out(self, ctx: Any, error: Any, words: list[str]) -> str:
+        """Return what is wrong with a command line of these words, and what to type."""
+        message: str = error.format_message().removesuffix(".")
+        option = getattr(error, "option_name", None)
+        if hasattr(error, "possibilities") and option is not None:
+            return f"{ctx.command_path} has no option {option}: {self._instead_of(ctx, option)}"
+        if option is not None and " requires " in message:
+            flags: dict[str, Any] = {flag: param for param in self.params for flag in param.opts}
+            values = "a value" if flags[option].nargs == 1 else flags[option].metavar
+            return f"{option} needs {values}: {flags[option].help}"
+        if "Missing" in message:
+            return with_example(message, self.help or "")
+        if match := re.search(r"'(--[\w-]+)'.*valid integer", message):
+            value = next(iter(words[words.index(match[1]) + 1 :]), "") if match[1] in words else ""
+            digits = in_digits(value)
+            told = f"{match[1]}: a whole number" + (f", not {value}" if value else "")
+            return told if digits is None else f"{told}: write {digits}"
+        return (
+            f"{message}: see {ctx.command_path} --help" if "extra argument" in message else message
+        )
+
+    def _instead_of(self, ctx: Any, option: str) -> str:
+        """Return what to type instead of an option that this verb lacks."""
+        own = [flag for param in self.params for flag in (*param.opts, *param.secondary_opts)]
+        meant = [flag for flag in _MEANT.get(option, ()) if flag in own]
+        near = meant or get_close_matches(option, own, n=1, cutoff=0.85)
+        if near:
+            return f"did you mean {near[0]}?"
+        others = [
+            verb for verb in VERBS if any(option in names for names in parameters_of(verb).values())
+        ]
+        if others:
+            return f"paracosm {', '.join(others[:5])} {'has' if len(others) == 1 else 'have'} it"
+        near = get_close_matches(option, own, n=1)
+        return f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help-all"
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb, unless its flags contradict each other."""
@@ -162,6 +213,12 @@ class Verb(TyperCommand):
                     flag = f"--{name.replace('_', '-')}"
                     raise InputError(f"{flag}: at most {WIDEST}, not {shown(value)}")
         return super().invoke(ctx)
+
+
+def with_example(message: str, text: str) -> str:
+    """Return a message on what is missing, with the first example of a verb's help."""
+    example = text.partition("Example: ")[2].partition("\n\n")[0]
+    return f"{message}: for example {' '.join(example.split())}" if example else message
 
 
 def _kinds() -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from paracosm.errors import InputError, shown
-from paracosm.units import is_too_wide
+from paracosm.units import in_digits, is_too_wide
 
 MOST_NODES = 1_000_000
 """Nodes of one cluster."""
@@ -40,7 +40,9 @@ def parse_workers(value: Any) -> tuple[int, ...]:
 def _parse_piece(piece: str, found: list[int]) -> None:
     match = re.fullmatch(r"(\d{1,18})(?:\s*\.\.\s*(\d{1,18}))?", piece)
     if match is None:
-        raise InputError(f'cannot read "{piece}" as numbers of workers: {EXAMPLE}')
+        digits = in_digits(piece)
+        example = EXAMPLE if digits is None else f"write {digits}"
+        raise InputError(f'cannot read "{piece}" as numbers of workers: {example}')
     first = int(match[1])
     _append(found, first)
     if match[2] is not None:

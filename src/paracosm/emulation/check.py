@@ -25,11 +25,13 @@ from paracosm.emulation.records import (
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
+NO_SCRIPT = "missing script: paracosm emulate --world-size 16 --bandwidth 10Gbit/s train.py"
+
 
 def check_emulation(config: EmulateConfig) -> None:
     """Raise InputError for a job that cannot be run, changed and unchanged."""
     if config.script is None:
-        raise InputError("missing script: paracosm emulate ... train.py")
+        raise InputError(NO_SCRIPT)
     if config.world > MOST_RANKS:
         raise InputError(f"world_size: {MOST_RANKS:,} at most, not {config.world:,}")
     if config.measured is not None:

@@ -6,6 +6,7 @@ from math import exp, expm1, inf, sqrt
 from typing import Any, Literal, get_args
 
 from paracosm.errors import InputError, unknown
+from paracosm.quantities import read_duration
 from paracosm.timing.distribution import DURATION, NUMBER, Parameter
 from paracosm.units import format_duration
 
@@ -153,16 +154,17 @@ class CheckpointPolicy:
 
 
 _WORD = Parameter(lambda value: str(value).strip(), str)
+_TIME = Parameter(read_duration, DURATION.format)
 _PARAMETERS: dict[str, Parameter] = {
     "alpha": NUMBER,
-    "omega": DURATION,
+    "omega": _TIME,
     "scope": _WORD,
     "monitor": _WORD,
-    "cost": DURATION,
-    "restore": DURATION,
-    "mtbf": DURATION,
+    "cost": _TIME,
+    "restore": _TIME,
+    "mtbf": _TIME,
 }
-_USAGE = 'write "alpha=2, omega=10"'
+_USAGE = 'write "alpha=2, omega=10s"'
 
 
 def parse_checkpoint(

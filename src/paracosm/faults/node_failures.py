@@ -26,6 +26,8 @@ from paracosm.units import format_duration, format_number
 
 DAY = 86400.0
 
+_ADD_CHECKPOINT = "--checkpoint-cost 10s, how long the job waits until its parameters are saved"
+
 _NODES: Mapping[str, tuple[str, ...]] = {
     "worker": ("worker",),
     "server": ("server",),
@@ -63,7 +65,7 @@ def parse_mtbf(value: object) -> Mtbf:
     for part in str(value).split(","):
         match = _PART.fullmatch(part.strip())
         if not match:
-            raise InputError(f'"{part.strip()}" does not say of what: {_USAGE}')
+            raise InputError(f'"{part.strip()}" does not say of what: {_usage(part.strip())}')
         if match["node"] not in _NODES:
             raise unknown("node of an mtbf", match["node"], _NODES)
         seconds = read_duration(match["time"])
@@ -74,6 +76,15 @@ def parse_mtbf(value: object) -> Mtbf:
                 raise InputError(f"the mtbf of a {node} is given twice")
             found[node] = seconds
     return Mtbf(**found)
+
+
+def _usage(time: str) -> str:
+    """Return what to write for a time without a node."""
+    try:
+        read_duration(time)
+    except InputError:
+        return _USAGE
+    return f'write "{time} a worker", or of a server or a node'
 
 
 def _text(seconds: float) -> str:
@@ -160,9 +171,10 @@ class FailureFields(Configuration):
             raise InputError(f"mtbf: the job has no servers, which are all that {self.mtbf} is of")
         restart = self.checkpoint_cost if self.restart_cost is None else self.restart_cost
         if restart is None:
+            saved = f", and {_ADD_CHECKPOINT}" if together < inf else ""
             raise InputError(
-                "restart cost not specified: add --restart-cost 60s, the time from a failure "
-                "until work resumes"
+                f"restart cost{' and checkpoint cost' * bool(saved)} not specified: add "
+                f"--restart-cost 60s, the time from a failure until work resumes{saved}"
             )
         interval = None if together == inf else self.checkpoint_interval(together)
         return JobFailures(
@@ -183,10 +195,7 @@ class FailureFields(Configuration):
             InputError: nobody said what a checkpoint costs or, without an mtbf, when it is due.
         """
         if self.checkpoint_cost is None:
-            raise InputError(
-                "checkpoint cost not specified: add --checkpoint-cost 10s, how long the job "
-                "waits until its parameters are saved"
-            )
+            raise InputError(f"checkpoint cost not specified: add {_ADD_CHECKPOINT}")
         every = self.checkpoint_every
         if not isinstance(every, str):
             return every

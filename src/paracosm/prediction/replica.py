@@ -48,6 +48,10 @@ Announce = Callable[[str], None]
 
 LAUNCH = 5e-6  # seconds; default for a CUDA kernel
 
+ONE_EACH = "one sequence a device"
+BY_DEFAULT = ", by default"
+"""What the origins of an answer say of what nobody has given."""
+
 
 @dataclass(frozen=True, eq=False)
 class TimedReplica:
@@ -382,11 +386,13 @@ def _sources(replica: TimedReplica, config: PredictConfig) -> dict[str, str]:
         return {}
     hardware, correction = replica.hardware, replica.correction
     stack = config.software
-    why = "" if config.stack is not None else ", by default"
+    why = "" if config.stack is not None else BY_DEFAULT
     found = {
         "software": f"{config.software_name}{why}: {stack.title}: {stack.source}",
         "peaks and memory": hardware.device.source,
     }
+    if "batch" not in config.model_fields_set and config.architecture is not None:
+        found[ONE_EACH] = "by default: most devices have no room for many more"
     if hardware.node is not None:
         found["node"] = hardware.node.source
     offloads = config.is_on_cluster and config.jobs[-1][1].offload_optimizer

@@ -13,6 +13,7 @@ from typing import Any
 from paracosm.cluster.description import cluster_text
 from paracosm.prediction.charts import ranks_name, sections
 from paracosm.prediction.parameter_servers import view as servers
+from paracosm.prediction.replica import BY_DEFAULT, ONE_EACH
 from paracosm.prediction.worker_charts import ideal_examples
 from paracosm.price import cost_text
 from paracosm.results import (
@@ -66,10 +67,8 @@ def iteration_sentence(summary: IterationSummary) -> str:
     time, within = format_between(
         interval.low, summary.iteration_time, interval.high, format_duration
     )
-    return (
-        f"An iteration of {summary.model} takes {time} ({within}){step_text(summary)}. "
-        f"{summary.bottleneck}"
-    )
+    text = f"An iteration of {summary.model} takes {time} ({within}){step_text(summary)}."
+    return " ".join(filter(None, (text, _assuming(summary), summary.bottleneck)))
 
 
 def job_sentence(summary: JobSummary) -> str:
@@ -94,12 +93,32 @@ def job_sentence(summary: JobSummary) -> str:
     gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
     sentences = [
         text,
+        _assuming(summary),
         None if energy is None else f"An iteration takes {format_energy(energy)}.",
         None if efficient is None else f"Efficiency is at least {HALF:.0%} {efficient}.",
         summary.bottleneck,
         None if gain is None else f"Links twice as fast: {gain:+.0%}.",
     ]
     return " ".join(filter(None, sentences))
+
+
+def _assuming(summary: IterationSummary | JobSummary) -> str | None:
+    """Say what nobody has given, and moves the answer by more than a tenth; None without any.
+
+    More sequences a device, or another stack, nearly always do; what the host takes to launch an
+    op, or a link, where the device waits for it.
+    """
+    origins = summary.durations
+    parts = [ONE_EACH] * (ONE_EACH in origins)
+    parts += ["the default software"] * (BY_DEFAULT in origins.get("software", ""))
+    assumed = [name for name, text in origins.items() if text.startswith("assumed: ")]
+    limit = summary.bottleneck.partition(":")[0]
+    if limit == "Launching" and "launching an op" in assumed:
+        parts.append(f"{origins['launching an op'].removeprefix('assumed: ')} to launch an op")
+    felt = ("peak_tflops of ", *(("usable of ", "latency of ") if limit == "Communication" else ()))
+    parts += [name.replace("_", " ") for name in assumed if name.startswith(felt)]
+    *rest, last = parts or [""]
+    return f"Assuming {', '.join(rest)}{' and ' * bool(rest)}{last}." if last else None
 
 
 def step_text(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:

@@ -305,7 +305,7 @@ class RelaxConfig(ClusterFields):
         (), description='faults: "uniform(-100, 100) at random", several separated by ;'
     )
     checkpoint: Annotated[CheckpointPolicy | None, _TEXT] = Field(
-        None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
+        None, description='policy: "alpha=2, omega=10s" and scope, monitor, cost, restore'
     )
     baseline: bool = Field(
         True, description="run the same iteration synchronously as well, to compare"
@@ -353,9 +353,9 @@ class RelaxConfig(ClusterFields):
     @model_validator(mode="after")
     def _consistent(self) -> RelaxConfig:
         if (self.problem is None) == (self.matrix is None):
+            what = "nothing to solve" if self.problem is None else "two systems to solve"
             raise ValueError(
-                "nothing to solve: give either problem or matrix: --problem laplace2d:100, or "
-                "--matrix A.mtx"
+                f"{what}: give either problem or matrix: --problem laplace2d:100, or --matrix A.mtx"
             )
         self.refuse_idle()
         if (self.cores is None) != (self.time_slice is None):

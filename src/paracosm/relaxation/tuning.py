@@ -13,6 +13,7 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
+from paracosm.quantities import read_duration
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.settings import Setting, Simulations, spread
 from paracosm.results.kind import Hooks
@@ -25,12 +26,12 @@ from paracosm.results.tuning import (
     Values,
     read_space,
 )
-from paracosm.units import format_number, parse_duration
+from paracosm.units import format_number
 from paracosm.validation import validated
 
 ARGUMENTS: Mapping[str, Argument] = {
     "alpha": Argument(log=True, positive=True),
-    "omega": Argument(log=True, positive=True, read=parse_duration),
+    "omega": Argument(log=True, positive=True, read=read_duration),
     "relaxation": Argument(positive=True),
     "processors": Argument(log=True, positive=True, whole=True),
     "blocks": Argument(log=True, positive=True, whole=True),
@@ -257,9 +258,9 @@ def complete_checkpoint(text: str | None, space: Iterable[Parameter]) -> str | N
     for part in written:
         if (name := part.partition("=")[0].strip()) in tuned:
             raise InputError(f"checkpoint: {name} is to be tuned: leave it out here")
-    return ", ".join(
-        [*written, *(f"{name}={format_number(value)}" for name, value in tuned.items())]
-    )
+    units = {"omega": "s"}
+    first = (f"{name}={format_number(low)}{units.get(name, '')}" for name, low in tuned.items())
+    return ", ".join([*written, *first])
 
 
 def _spread_out(trials: int) -> int:

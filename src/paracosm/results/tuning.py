@@ -28,6 +28,7 @@ class Argument:
     positive: bool = False  # takes a range of numbers above 0, not a list of values
     # of a bound with its unit, for numbers in SI units; otherwise values keep the unit
     read: Callable[[str], float] | None = None
+    check: Callable[[str], object] | None = None  # raises InputError for a bound without its unit
 
 
 @dataclass(frozen=True)
@@ -181,15 +182,14 @@ def _parameter(name: str, values: str, argument: Argument) -> Parameter:
         return Parameter(name, choices=choices)
     unit, is_log = match["unit"], bool(match["log"]) or argument.log
     low, high = float(match["low"]), float(match["high"])
-    if argument.read is not None:
-        try:
-            low, high = (
-                argument.read(match["low"] + match["low_unit"]),
-                argument.read(match["high"] + unit),
-            )
-        except InputError as error:
-            raise InputError(f"tune: {name}: {error}") from None
-        unit = ""
+    try:
+        if argument.check is not None:
+            argument.check(match["high"] + unit)
+        if argument.read is not None:
+            low = argument.read(match["low"] + (match["low_unit"] or unit))
+            high, unit = argument.read(match["high"] + unit), ""
+    except InputError as error:
+        raise InputError(f"tune: {name}: {error}") from None
     is_above_zero = argument.positive or is_log
     fits = low < high < inf and not (is_above_zero and low <= 0)
     if not fits or (argument.whole and (low % 1 or high % 1)):

@@ -162,7 +162,7 @@ class RunFolder:
         if not run.path.is_dir():
             raise InputError(f"{path}: no such folder")
         if not (run.path / "study.yaml").is_file():
-            raise InputError(f"{path}: not a run folder: it has no study.yaml")
+            raise InputError(f"{path}: not a run folder, which --out writes: it has no study.yaml")
         began = (run.path / "environment.json").is_file()
         if not began and (run.path / "sweep.json").is_file():
             raise InputError(

@@ -4,13 +4,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from paracosm.errors import InputError, shown, unknown
+from paracosm.errors import InputError, shown
 from paracosm.units import format_number, parse_number
 
 Comparison = Literal["<=", ">="]
 
 METRICS: dict[str, Comparison] = {"loss": "<=", "test_loss": "<=", "accuracy": ">="}
 """Metrics of targets, and the direction of improvement."""
+
+_SYNONYMS = {"test_accuracy": "accuracy", "acc": "accuracy"}  # accuracy is that of the test set
 
 HELD = 3
 """Evaluations in a row that meet a target before it counts as reached."""
@@ -51,8 +53,9 @@ def parse_target(text: object) -> Target:
             f'cannot read {said} as a target: write it as "accuracy >= 0.95" or "loss <= 0.1"'
         )
     metric, comparison, value = match.groups()
+    metric = _SYNONYMS.get(metric, metric)
     if metric not in METRICS:
-        raise unknown("metric", metric, METRICS)
+        raise InputError(f'unknown metric "{metric}": choose from {", ".join(METRICS)}')
     if comparison != METRICS[metric]:
         raise InputError(f'"{text}": write {metric} {METRICS[metric]} {value}')
     return Target(metric, METRICS[metric], parse_number(value))

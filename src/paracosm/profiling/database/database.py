@@ -381,7 +381,7 @@ PATIENCE = 30.0  # seconds to wait for another process that is writing
 
 # By the primary code; the other eight bits say which of many calls of the system failed.
 _MEANINGS = {
-    sqlite3.SQLITE_NOTADB: "is not a profile database",
+    sqlite3.SQLITE_NOTADB: "is not a profile database, which paracosm profile ops makes",
     sqlite3.SQLITE_READONLY: "cannot be written: it was opened for reading, or is read-only",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened, or no file created next to it: check permissions",
     sqlite3.SQLITE_PERM: "cannot be opened: check its permissions",

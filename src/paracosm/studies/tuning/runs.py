@@ -10,7 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, get_args, get_type_hints
 
+from pydantic import BeforeValidator
+
 from paracosm.errors import InputError, unknown
+from paracosm.quantities import READERS
 from paracosm.results import JsonObject, Summary
 from paracosm.results.kind import Hooks
 from paracosm.results.tuning import (
@@ -116,7 +119,10 @@ def space_of(study: Study, text: str) -> dict[str, Parameter]:
         if field is None:
             raise unknown(f"argument of {study.kind}", name, model.model_fields)
         types = _types(field.annotation)
-        return Argument(whole=int in types and float not in types)
+        parts = types.union(field.metadata)
+        readers = [part.func for part in parts if isinstance(part, BeforeValidator)]
+        check = next((reader for reader in READERS if reader in readers), None)
+        return Argument(whole=int in types and float not in types, check=check)
 
     return read_space(text, argument)
 

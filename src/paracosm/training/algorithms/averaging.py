@@ -1,20 +1,20 @@
 """Workers that step by themselves and average their parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
 from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.models.optimizers import Optimizer
+from paracosm.quantities import read_duration
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
-from paracosm.training.named import above_0, at_least, below_1
+from paracosm.training.named import READS_TEXT, above_0, at_least, below_1
 from paracosm.training.numerics.rules import SGD, Stepping
 from paracosm.training.numerics.store import Rule
 from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
-from paracosm.units import parse_duration
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AdaComm(LocalSGD):
     decides_by_losses: ClassVar[bool] = True
     recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
     steps: int = 16
-    interval: str = "10s"
+    interval: str = field(default="10s", metadata={READS_TEXT: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,7 +138,10 @@ class AdaComm(LocalSGD):
     @property
     def seconds(self) -> float:
         """The interval."""
-        return parse_duration(self.interval)
+        try:
+            return read_duration(self.interval)
+        except InputError as error:
+            raise InputError(f"adacomm: interval: {error}") from None
 
     async def work(self, me: TrainingWorker) -> None:
         steps, first, looked_at = self.steps, 0.0, 0.0

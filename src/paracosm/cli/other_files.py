@@ -1,0 +1,69 @@
+"""What stands in a study file's place on the command line, and what to type for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paracosm.errors import InputError
+from paracosm.units import is_unit
+
+_FILES = (
+    ((".mtx", ".mtx.gz", ".npz", ".npy", ".mat"), "a matrix", "relax --matrix {}"),
+    ((".py",), "a script", "emulate --world-size 8 --bandwidth 10Gbit/s {}"),
+    ((".graph",), "a graph", "predict --graph {} --hardware h100-sxm"),
+    ((".db",), "a profile database", "predict --model resnet50 --db {}"),
+    ((".profile",), "a job profile", "predict {} --workers 1..16 --bandwidth 10Gbit/s"),
+    ((".json", ".json.gz"), "no YAML", "replay {}, if it is a trace of torch.profiler"),
+    ((".onnx", ".et", ".pb"), "a graph of another program", "graph import {} --out job.graph"),
+    ((".parquet",), "a table", "train --schedule {}, if it is a schedule"),
+)
+"""Ends of names, what such files are, and the command that takes them."""
+
+
+def way_out(word: Path, verb: str) -> InputError | None:
+    """Return the error that says which command or flag of a verb takes what is no study file; None
+    where that is not known.
+    """
+    for ends, what, command in _FILES:
+        if what == "a job profile" and verb in ("predict", "plan"):
+            continue  # which read them: their own error says what is wrong
+        if word.name.lower().endswith(ends):
+            if what == "a script" and verb == "plan":
+                command = "plan --script {} --hardware h100-sxm --workers 8,16"
+            return _error(word, what, command)
+    if (word / "study.yaml").is_file():
+        return _error(word, "a run folder", f"{verb} {{}}/study.yaml runs it again, report {{}}")
+    if word.exists():
+        return None
+    if str(word).startswith("laplace"):
+        return _error(word, "a problem", "relax --problem {}")
+    if is_unit(str(word)):
+        return InputError(
+            f'"{word}" stands alone: write a quantity without a blank, such as 1{word}, or in '
+            "quotes"
+        )
+    found = _of_a_name(word, verb)
+    if found is None and not word.suffix:
+        return InputError(
+            f'no study file at "{word}": a value of several words is in quotes, and flags begin '
+            "with --"
+        )
+    return found
+
+
+def _of_a_name(word: Path, verb: str) -> InputError | None:
+    from paracosm.cluster.hardware.catalogue import hardware_names
+    from paracosm.graphs.transformer.architecture import ARCHITECTURES
+    from paracosm.models.registry import MODELS
+
+    if verb in ("train", "predict", "plan") and str(word) in {*MODELS, *ARCHITECTURES}:
+        return _error(word, "a model", f"{verb} --model {{}}")
+    if str(word) in hardware_names():
+        return _error(word, "hardware", f"{verb} --hardware {{}}, or hardware show {{}}")
+    return None
+
+
+def _error(word: Path, what: str, command: str) -> InputError:
+    return InputError(
+        f"{word} is {what}, and no study file: paracosm {command.replace('{}', str(word))}"
+    )
