@@ -126,7 +126,7 @@ def test_blocks_that_go_back(
         ("", ['write "alpha=2, omega=10s"']),
         (None, ['write "alpha=2, omega=10s"']),
         ("alpha=2", ["omega is missing"]),
-        ("omega=10", ["alpha is missing"]),
+        ("omega=10s", ["alpha is missing"]),
         ("alpha=2 omega=10", ["alpha", '"2 omega=10"']),
         ("alpha=2, omega", ['cannot read "omega"']),
         ("alpha=2, alpha=3, omega=1s", ["alpha is given twice"]),

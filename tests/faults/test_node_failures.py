@@ -109,7 +109,10 @@ def test_a_job_without_the_nodes_that_fail_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"mtbf": "8h a worker"}, "restart cost not specified: add --restart-cost"),
+        (
+            {"mtbf": "8h a worker"},
+            "restart cost and checkpoint cost .*add --restart-cost.*--checkpoint-cost",
+        ),
         ({"mtbf": "8h a worker", "restart_cost": "1s"}, "checkpoint cost not specified"),
     ],
 )
