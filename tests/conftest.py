@@ -57,6 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _wide_terminal() -> Iterator[None]:
+    """Have sentences printed on one line, whatever the terminal that tests run in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "1000")
+        yield
+
+
 @pytest.fixture(scope="module")
 def dask() -> Iterator[Backend]:
     """A local cluster of two workers, started once a module."""

@@ -125,7 +125,8 @@ def test_a_change_is_shown_beside_the_unchanged_run(tmp_path: Path, capsys: Capt
 
 def test_values_are_shown_with_their_units(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "run"
-    flags = ("--latency", "1ms", "--bandwidth", "10Gbit/s", "--overhead", "20us", "--timing-only")
+    links = ("--latency", "1ms", "--bandwidth", "10Gbit/s", "--overhead", "20us")
+    flags = (*links, "--timing-only", "--details")
     assert call(*SMALL, *flags, "--out", str(out)) == 0
     link = "10 Gbit/s, latency 1 ms, overhead 20 us a message, full duplex, pipelined, fair sharing"
     assert link in " ".join(capsys.readouterr().out.split())

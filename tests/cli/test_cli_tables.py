@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.cli.display import aligned, printer
+from paracosm.cli.display import aligned, labelled, paragraph, printer
 
 Capture = pytest.CaptureFixture[str]
 
@@ -60,3 +60,34 @@ def test_what_is_printed_is_not_read_as_markup(
         "a [bold] b :smile:",
         "[red]path  :smile:",
     ]
+
+
+PATH = f"runs/{'long' * 30}/a-name"
+
+
+@pytest.mark.parametrize(("columns", "width"), [("120", 120), ("40", 80), (None, 100)])
+def test_a_sentence_is_wrapped_to_the_terminal_but_no_path_or_number_is_broken(
+    columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(
+        "os.get_terminal_size", lambda *_: pytest.fail("not of what runs the tests")
+    )
+    monkeypatch.setattr(sys, "__stdout__", None)
+    numbers = " ".join(["It takes 1,234 ms, 15 % of it"] * 20)
+    lines = paragraph(f"{numbers} in {PATH}.").splitlines()
+    assert " ".join(lines) == f"{numbers} in {PATH}."
+    assert lines[-1].endswith(f"{PATH}.")
+    assert (
+        max(map(len, lines[:-1])) <= width < max(map(len, lines[:-1])) + len("It takes 1,234 ms,")
+    )
+    assert not any(line.split()[-1][-1].isdigit() for line in lines)
+
+
+def test_texts_behind_labels_have_a_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = labelled([("status", "done"), ("by default", "word " * 20)])
+    first = f"{'by default':12}{'word ' * 13}".rstrip()
+    assert printed.splitlines() == ["status      done", first, " " * 12 + ("word " * 7).rstrip()]

@@ -33,6 +33,7 @@ def test_commands_of_the_guide_print_what_it_says(
     command: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "110")
     words = [file for word in shlex.split(command) for file in sorted(glob(word)) or [word]]
     assert main(words) == 0
     assert capsys.readouterr().out == printed

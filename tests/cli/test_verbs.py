@@ -65,6 +65,15 @@ def test_every_verb_has_a_help_of_a_page_that_names_every_flag(
             assert f" {flag}" in everything
 
 
+def test_what_a_flag_does_is_wrapped_and_never_cut_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["predict", "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "continues by the same factor, 2,5..20 by the same difference, 1..8 by ones" in printed
+
+
 def test_the_program_alone_says_which_verb_answers_which_question(capsys: Capture) -> None:
     assert main([]) == 0
     printed = capsys.readouterr().out

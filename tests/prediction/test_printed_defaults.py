@@ -10,6 +10,7 @@ import io
 import json
 from contextlib import redirect_stdout
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -40,9 +41,12 @@ def time(flags: list[str]) -> float:
 
 
 def rows(flags: list[str]) -> dict[str, str]:
-    """Return what a prediction prints below its first line, by the names of the rows."""
-    lines = printed(*flags).splitlines()[2:]
-    parts = [line.split("  ", 1) for line in lines[: lines.index("")]]
+    """Return what a prediction prints below its first line, by the names of the rows; and what that
+    line says, its computation and strategy.
+    """
+    answer, _, *lines = printed(*flags).splitlines()
+    parts = [line.split("  ", 1) for line in takewhile(bool, lines)]
+    parts += [[name, answer] for name in ("dtype", "optimizer", "strategy")]
     return {name.strip(): text.strip() for name, text in (part for part in parts if len(part) > 1)}
 
 

@@ -29,7 +29,7 @@ def traces(figures: dict[str, Any], figure: str) -> dict[str, list[Any]]:
 
 def printed(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> str:
     assert run.summary is not None
-    show_summary(run.results, None, json=False)
+    show_summary(run.results, None, json=False, details=True)
     return capsys.readouterr().out
 
 

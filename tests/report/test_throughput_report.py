@@ -165,6 +165,24 @@ def test_measurements_after_a_start_stand_beside_the_steady_state(
     assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.7 +0\.062 +47\.5%", printed)
 
 
+def test_the_terminal_has_what_a_decision_needs_and_all_of_it_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = ThroughputSummary.from_dict({**SUMMARY, "defaults": {"latency": "0s"}})
+    show_summary(summary, None, json=False)
+    short = capsys.readouterr().out
+    show_summary(summary, None, json=False, details=True)
+    whole = capsys.readouterr().out
+    for shown in ("by default  ", "target  ", "Throughput  "):
+        assert shown in short
+    for rest in ("status  ", "coarse models, 4 workers  ", "Busy / if twice as fast  "):
+        assert rest not in short
+        assert rest in whole
+    report = "--out runs/NAME, which writes a report with figures\n"
+    assert short.endswith(f"more: --details, or {report}")
+    assert whole.endswith(f"more: {report}")
+
+
 def test_throughput_that_depends_on_being_in_step_is_a_band(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

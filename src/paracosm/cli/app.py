@@ -63,7 +63,7 @@ def _questions() -> str:
 def _options(
     ctx: typer.Context,
     version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="show the version")
     ] = False,
 ) -> None:
     """Run a distributed job on a cluster you don't have."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,6 +30,9 @@ from paracosm.units import format_duration
 _WIDEST = 10_000  # of a line that goes to a file or another program, which must not be folded
 _LONG = 24  # letters: longer texts may be folded, numbers are shorter and may not
 _GAP = 2  # spaces between columns
+_LINE = 100  # letters of a line of text, where no terminal has another width
+_NARROWEST = 80
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[A-Za-z%])")
 
 
 def printer() -> Callable[..., None]:
@@ -50,6 +56,28 @@ def printer() -> Callable[..., None]:
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
     return say
+
+
+def paragraph(text: str, label: str = "", indent: int = 0) -> str:
+    """Return a text in lines as wide as the terminal, behind a label in a margin of so many spaces.
+
+    No word is broken, as it may be a path, and no number is parted from its unit.
+    """
+    lines = textwrap.fill(
+        _BEFORE_UNIT.sub("\0", text),
+        max(_NARROWEST, shutil.get_terminal_size((_LINE, 0)).columns),
+        initial_indent=label.ljust(indent),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace("\0", " ")
+
+
+def labelled(rows: Sequence[tuple[str, str]]) -> str:
+    """Return texts below each other, each behind its label."""
+    indent = max(len(label) for label, _ in rows) + _GAP
+    return "\n".join(paragraph(text, label, indent) for label, text in rows)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Table:

@@ -17,6 +17,7 @@ from typer import Argument, Option
 from paracosm.addresses import is_local
 from paracosm.cli.calibrate_link import link
 from paracosm.cli.options import (
+    Details,
     Force,
     Json,
     Out,
@@ -189,6 +190,7 @@ def serve(
     out: Out = None,
     force: Force = False,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
     **fields: Any,
 ) -> int:
@@ -214,7 +216,7 @@ def serve(
             _fill_folder(folder, result)
         write_report_of([out])
     if not quiet:
-        show_summary(result.summary, out, json)
+        show_summary(result.summary, out, json, details=details)
     elif result.summary.status == "failed":
         print(f"paracosm: {why(result.summary)}", file=sys.stderr)
     if result.summary.status == "interrupted":
@@ -323,4 +325,4 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
             _fill_folder(folder, result)
         write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
-        show_summary(result.summary, out, json=False)
+        show_summary(result.summary, out, json=False, details=True)

@@ -44,6 +44,9 @@ Mlflow = Annotated[
 ]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
+Details = Annotated[
+    bool, Option("--details", help="print all that the run says, not only what a decision needs")
+]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
 
 Command = Callable[..., Any]
@@ -62,6 +65,7 @@ class RunFlags:
     tensorboard: Scalars = None
     mlflow: Mlflow = None
     json: Json = False
+    details: Details = False
     quiet: Quiet = False
 
     @classmethod

@@ -14,7 +14,7 @@ from typer import Option
 
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
-from paracosm.cli.options import Json, Quiet, duration, listed
+from paracosm.cli.options import Details, Json, Quiet, duration, listed
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.emulation.device.durations import recorded_graph
 from paracosm.emulation.device.run import load_recordings
@@ -39,7 +39,7 @@ Threads = Annotated[int, Option(min=1, help="threads per op, on the CPU")]
 Precision = Annotated[float, Option(help="relative standard error at which timing of an op stops")]
 Budget = Annotated[str, Option(help="total time, such as 2min")]
 
-SHOWN = 10  # op types, refused ops
+SHOWN = 5  # op types, refused ops
 BUSY = 1.2
 SHARP = 0.5
 
@@ -69,6 +69,7 @@ def ops(
     ] = True,
     seed: Annotated[int, Option(min=0, help="order of ops, values in tensors")] = 0,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
     **captured: Any,
 ) -> int:
@@ -112,7 +113,9 @@ def ops(
     if done.profile.interrupted and not done.profile.timings:
         raise typer.Abort("interrupted before anything was timed")
     summary = _model_summary(done)
-    show_result(summary, json, quiet, lambda: _show_model(done, summary, db))
+    show_result(
+        summary, json, quiet, lambda: _show_model(done, summary, db, None if details else SHOWN)
+    )
     return INTERRUPTED if done.profile.interrupted else 0
 
 
@@ -180,7 +183,7 @@ def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
     return dict(sorted(types.items(), key=lambda item: -item[1]["time"]))
 
 
-def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
+def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path, most: int | None) -> None:
     say = printer()
     here = done.profile.environment
     say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
@@ -206,19 +209,21 @@ def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> Non
     say(f"by phase: {phases}")
     whole = sum(entry["time"] for entry in summary["by_op"].values()) or 1.0
     rows = [("op", ">nodes", ">time", ">share")]
-    for name, entry in islice(summary["by_op"].items(), SHOWN):
+    for name, entry in islice(summary["by_op"].items(), most):
         time, share = entry["time"], entry["time"] / whole
         rows.append((name, f"{entry['nodes']:,}", format_duration(time), f"{share:.1%}"))
     say(aligned(rows))
-    _show_unfinished(summary, db)
+    _show_unfinished(summary, db, most)
+    if most is not None and len(summary["by_op"]) > most:
+        say("more: --details")
 
 
-def _show_unfinished(summary: Mapping[str, Any], db: Path) -> None:
+def _show_unfinished(summary: Mapping[str, Any], db: Path, most: int | None) -> None:
     say, refused = printer(), summary["refused"]
-    for op, why in islice(refused.items(), SHOWN):
+    for op, why in islice(refused.items(), most):
         say(f"not timed: {op[:100]}: {why[:200]}", style="red")
-    if len(refused) > SHOWN:
-        say(f"and {len(refused) - SHOWN} more (--json lists them)", style="red")
+    if most is not None and len(refused) > most:
+        say(f"and {len(refused) - most} more (--details lists them)", style="red")
     if summary["status"] == "interrupted":
         say("Interrupted: the measurements so far are in the database.")
     say(str(db))

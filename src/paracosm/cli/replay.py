@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from paracosm.cli.options import Force, Json, Out, Quiet, with_fields_of
+from paracosm.cli.options import Details, Force, Json, Out, Quiet, with_fields_of
 from paracosm.cli.run_verb import run_verb
 from paracosm.errors import InputError
 from paracosm.replays.config import ReplayConfig
@@ -23,6 +23,7 @@ def replay(
     out: Out = None,
     force: Force = False,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
     **fields: Any,
 ) -> int:
@@ -31,7 +32,7 @@ def replay(
     Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"
     """
     arguments = {name: value for name, value in fields.items() if value not in (None, [])}
-    arguments |= {"out": out, "force": force, "json": json, "quiet": quiet}
+    arguments |= {"out": out, "force": force, "json": json, "details": details, "quiet": quiet}
     for folder in filter(Path.is_dir, traces):
         raise InputError(f"{folder}: a folder: give its traces: paracosm replay {folder}/*.json*")
     if len(traces) == 1 and traces[0].suffix in (".yaml", ".yml"):

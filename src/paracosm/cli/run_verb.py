@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument
 
-from paracosm.cli.display import aligned, counter, printer, progress_bar
+from paracosm.cli.display import aligned, counter, labelled, paragraph, printer, progress_bar
 from paracosm.cli.options import EXPORT, LOG, RunFlags, check_folder, with_run_flags
 from paracosm.cli.other_files import way_out
 from paracosm.cli.verbs import INTERRUPTED
@@ -32,7 +32,7 @@ from paracosm.report.runs import (
 )
 from paracosm.results import Summary, to_json
 from paracosm.results.kind import Kind, imported
-from paracosm.results.view import Figure, table
+from paracosm.results.view import Figure, View, table
 from paracosm.studies import (
     KINDS,
     FailedPoint,
@@ -187,7 +187,7 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
     def announce(sentence: str) -> None:
         announced.append(sentence)
         if not (flags.quiet or flags.json):
-            typer.echo(sentence)
+            typer.echo(paragraph(sentence))
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
         hooks = Hooks(progress, announce, log, flags.where)
@@ -198,7 +198,7 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
             write_report_of(runs, out, failed)
         _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
-        show_summary(summary, out, flags.json, announced)
+        show_summary(summary, out, flags.json, announced, details=flags.details)
     return _exit_code(point.kind, [summary], flags.quiet)
 
 
@@ -221,7 +221,7 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
     if flags.json:
         sys.stdout.write(to_json([row.to_dict() for row in rows]))
     elif ran and not flags.quiet:
-        show_sweep(ran, out, is_kept=flags.out is not None)
+        show_sweep(ran, out, is_kept=flags.out is not None, details=flags.details)
     for row in failed:
         print(f"paracosm: {on_one_line(f'{row.point}: {row.error}')}", file=sys.stderr)
     code = _exit_code(study.kind, [row.summary for row in ran], flags.quiet)
@@ -266,10 +266,15 @@ def why(summary: Summary) -> str:
 
 
 def show_summary(
-    summary: Summary, out: Path | None, json: bool, announced: Collection[str] = ()
+    summary: Summary,
+    out: Path | None,
+    json: bool,
+    announced: Collection[str] = (),
+    *,
+    details: bool = False,
 ) -> None:
-    """Print a run's key figures and where the rest is, or the whole summary as JSON. Remarks
-    already `announced` before the run are not repeated.
+    """Print a run's answer, what a decision needs and where the rest is, or the whole summary as
+    JSON. Remarks already `announced` before the run are not repeated.
     """
     if json:
         sys.stdout.write(to_json(summary))
@@ -278,30 +283,57 @@ def show_summary(
     ended = verdict(view, summary)
     is_noisy = summary.status == "noisy"
     if is_noisy:
-        say(ended.why or "", style=STYLES[ended.level])
+        say(paragraph(ended.why or ""), style=STYLES[ended.level])
     sentence = answer(summary)
-    say(sentence, style=STYLES[ended.level])
+    say(paragraph(sentence), style=STYLES[ended.level])
     say()
-    facts = [("status", ended.word)]
-    for label, write in view.figures.items():
-        if (text := write(summary)) is not None:
-            facts.append((_emphasis(label), text))
-    for subject, text in (remarks_of(summary) | view.origins(summary)).items():
-        if text not in announced:
-            facts.append((subject, str(text)))
-    say(aligned([("", ""), *facts]))
-    for part in tables_of(summary):
+    decisive = None if details else _decisive(summary, view)
+    remarks = (remarks_of(summary) | view.origins(summary)).items()
+    known = [
+        ("status", ended.word),
+        *((label, write(summary)) for label, write in view.figures.items()),
+        *((subject, str(text)) for subject, text in remarks if text not in announced),
+    ]
+    facts = [(label, text) for label, text in known if text is not None]
+    tables = tables_of(summary)
+    shown_facts = [(_emphasis(label), text) for label, text in facts if _is_in(decisive, label)]
+    shown_tables = [part for part in tables if _is_in(decisive, part.title)]
+    if shown_facts:
+        say(labelled(shown_facts))
+    for part in shown_tables:
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     explained = summary.status not in view.endings or ended.why == sentence
     if ended.why is not None and not explained and not is_noisy:
-        say(ended.why, style=STYLES[ended.level])
+        say(paragraph(ended.why), style=STYLES[ended.level])
+    is_all = len(shown_facts) + len(shown_tables) == len(facts) + len(tables)
+    if (rest := _rest(out, is_all=is_all)) is not None:
+        say(rest)
     if out is not None:
-        if (out / "report.html").exists():
-            say(f"report: {out / 'report.html'}")
         say(f"next: {_next_command(out)}")
-    else:
-        say("next: the same with --out runs/NAME writes a report with figures")
+
+
+def _decisive(summary: Summary, view: View) -> frozenset[str] | None:
+    """Return the names of what is shown without --details; None: of all."""
+    if view.decisive is None:
+        return None
+    status = () if verdict(view, summary).level == "good" else ("status",)
+    return view.decisive.union(("by default", "what if"), view.warnings(summary), status)
+
+
+def _is_in(names: frozenset[str] | None, name: str) -> bool:
+    return names is None or name in names
+
+
+def _rest(out: Path | None, *, is_all: bool) -> str | None:
+    """Return where to find what is not shown; None without any: in the report, if it was written,
+    since the run itself is not repeated.
+    """
+    if out is not None and (out / "report.html").exists():
+        return f"report: {out / 'report.html'}"
+    ways = ["--details"] * (not is_all)
+    ways += ["--out runs/NAME, which writes a report with figures"] * (out is None)
+    return f"more: {', or '.join(ways)}" if ways else None
 
 
 def _next_command(out: Path) -> str:
@@ -312,34 +344,39 @@ def _next_command(out: Path) -> str:
     return f"{trace}paracosm report {out} OTHER (comparison)"
 
 
-def show_sweep(rows: Sequence[SweepRow], out: Path, *, is_kept: bool = True) -> None:
+def show_sweep(
+    rows: Sequence[SweepRow], out: Path, *, is_kept: bool = True, details: bool = False
+) -> None:
     """Print a line for each run of a sweep."""
     say, view = printer(), view_of(rows[0].summary)
     runs = described([RunFolder.open(out / row.point) for row in rows])
     best = compared(runs)
     if best is not None:
-        say(best)
+        say(paragraph(best))
         say()
     endings = [verdict(view, row.summary) for row in rows]
     columns = _varied_columns(rows)
     if any(ended.level != "good" for ended in endings):
         columns["status"] = lambda row: verdict(view, row.summary).word
-    for label, write in view.figures.items():
-        if label != "Wall time":
-            columns.setdefault(_emphasis(label), _of_summary(write))
-    shown = ranked(runs) or table("", rows, columns)
-    say(aligned([tuple(f">{header}" for header in shown.header), *shown.rows]))
+    labels = [label for label in view.figures if label != "Wall time"]
+    decisive = None if details else view.decisive
+    shown = [label for label in labels if _is_in(decisive, label)]
+    for label in shown:
+        columns.setdefault(_emphasis(label), _of_summary(view.figures[label]))
+    ranking = ranked(runs)
+    by_run = ranking or table("", rows, columns)
+    say(aligned([tuple(f">{header}" for header in by_run.header), *by_run.rows]))
     if sum(ended.why is not None for ended in endings) > TROUBLES:
         say(endings_of(endings), style=STYLES["warning"])
         endings = []
     for row, ended in zip(rows, endings, strict=False):
         if ended.why is not None:
-            say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
-    if not is_kept:
-        say("next: the same with --out runs/NAME writes a report with figures")
-        return
-    say(f"report: {out / 'report.html'}")
-    say(f"next: paracosm report {out / rows[0].point} (one of its runs)")
+            say(paragraph(f"{row.point}: {ended.why}"), style=STYLES[ended.level])
+    rest = _rest(out if is_kept else None, is_all=ranking is not None or shown == labels)
+    if rest is not None:
+        say(rest)
+    if is_kept:
+        say(f"next: paracosm report {out / rows[0].point} (one of its runs)")
 
 
 STYLES = {"good": None, "warning": "yellow", "bad": "red"}

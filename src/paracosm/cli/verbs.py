@@ -83,7 +83,8 @@ PANELS = ("Common", "Job", "Cluster", "Parameter servers", "Output", "Advanced")
 """Of a help. Common are the flags of its examples; a flag without another panel is of the job."""
 
 _OF_RUNS = {
-    **dict.fromkeys(("out", "force", "json", "quiet", "tensorboard", "mlflow"), "Output"),
+    **dict.fromkeys(("out", "force", "json", "details", "quiet"), "Output"),
+    **dict.fromkeys(("tensorboard", "mlflow"), "Output"),
     **dict.fromkeys(("seed", "jobs", "backend", "scheduler"), "Advanced"),
 }
 
@@ -129,8 +130,8 @@ class Verb(TyperCommand):
             super().format_help(ctx, formatter)
             return
         width = min(shutil.get_terminal_size().columns, _WIDEST)
-        for line in (*self._page(ctx, width), *below):
-            typer.echo(textwrap.shorten(line, width) if line in below else line)
+        lines = [line for text in below for line in textwrap.wrap(text, width)]
+        typer.echo("\n".join([*self._page(ctx, width), *lines]))
 
     def _page(self, ctx: Any, width: int) -> Iterator[str]:
         fill = partial(textwrap.wrap, width=width, break_on_hyphens=False)
@@ -144,8 +145,11 @@ class Verb(TyperCommand):
             if panel == "Common":
                 for flag in of_it:
                     text = " ".join((flag.help or "").replace("\\[", "[").split())
-                    line = f"  {flag.opts[0]:20} {text}"
-                    yield line if len(line) <= width else f"{line[: width - 4]} ..."
+                    yield from fill(
+                        text,
+                        initial_indent=f"  {flag.opts[0]:20} ",
+                        subsequent_indent=" " * 23,
+                    )
             else:
                 names = " ".join(flag.opts[0] for flag in of_it)
                 yield from fill(names, initial_indent="  ", subsequent_indent="  ")
@@ -203,8 +207,10 @@ class Verb(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb, unless its flags contradict each other."""
-        if ctx.params.get("json") and ctx.params.get("quiet"):
-            raise InputError("--json and --quiet exclude each other: give one of them")
+        outputs = [name for name in ("json", "details", "quiet") if ctx.params.get(name)]
+        if len(outputs) > 1:
+            flags = " and ".join(f"--{name}" for name in outputs[:2])
+            raise InputError(f"{flags} exclude each other: give one of them")
         for name, argument in ctx.params.items():
             for value in argument if isinstance(argument, list | tuple) else [argument]:
                 if isinstance(value, Path):

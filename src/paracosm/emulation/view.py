@@ -202,7 +202,6 @@ def _remarks(summary: EmulationSummary) -> dict[str, str | None]:
         "prediction": (summary.beside or {}).get("run"),
         "lateness": _lateness(summary.lateness or {}),
         "emulator": _emulator(summary.emulator or {}),
-        **_notes(summary),
     }
 
 
@@ -387,6 +386,16 @@ VIEW = View(
     so_far=_so_far,
     origins=lambda summary: dict(summary.modelled or {}),
     remarks=_remarks,
+    warnings=_notes,
     tables=tables,
+    decisive=frozenset(
+        {
+            *("Iteration time", "Unchanged", "Predicted", "Computing", "Exposed communication"),
+            *("Hidden communication", "Delay that hides", "Peak memory"),
+            *("waiting for others", "added delay", "cluster", "communication", "core"),
+            "other ranks",
+            *("With and without the changes", "Added delay", "Collectives of an iteration"),
+        }
+    ),
     endings={"failed": _failed, "noisy": _noisy},
 )

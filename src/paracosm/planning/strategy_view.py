@@ -266,4 +266,10 @@ VIEW = View(
         "nearest measured": measured_text(summary.nearest),
     },
     tables=_tables,
+    decisive=frozenset(
+        {
+            *("Tokens", "Batch", "Price", "Failures", "Strategies", "cluster", "By workers"),
+            *("launching an op", "computing beside collectives"),
+        }
+    ),
 )

@@ -173,7 +173,7 @@ def _tables(summary: PlanSummary) -> list[Table]:
     dropped = [design for design in summary.designs if design.verdict != "reached"]
     return [
         table(
-            f"To {_target(summary)}",
+            "To the target",
             _fully_run(summary),
             {
                 "design": _name,
@@ -349,5 +349,11 @@ VIEW = View(
     name=template("{model}, {target}"),
     tables=_tables,
     remarks=_remarks,
+    decisive=frozenset(
+        {
+            *("Target", "Fastest", "Cheapest", "Seeds", "designs", "unchanged"),
+            *("start", "failures", "To the target"),
+        }
+    ),
     endings={"not reached": sentence},
 )

@@ -72,9 +72,7 @@ class PredictConfig(PredictionFields):
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
         None,
         description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., or "
-        "package.module:factory; gpt2 and llama-7b are the published models on hardware of the "
-        "catalogue, and the modules that were profiled with a database; sizes:gpt2 is always the "
-        "published one",
+        "package.module:factory; sizes:gpt2 is the published model also with a database",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     batch: int = Field(
@@ -145,9 +143,9 @@ class PredictConfig(PredictionFields):
     db: Path = Field(Path("profiles.db"), description="profile database")
     hardware: str | None = Field(
         None,
-        description="a device or node of the catalogue (paracosm hardware list), or a datasheet "
-        "file; several are a sweep: h100-sxm,h200-sxm; or part of the name of hardware with "
-        'timings in the database: "H100" (this machine)',
+        description="a device or node of the catalogue (paracosm hardware list), a datasheet file, "
+        'or part of a name in the database: "H100"; several are a sweep: h100-sxm,h200-sxm (this '
+        "machine)",
     )
     stack: str | None = Field(
         None,

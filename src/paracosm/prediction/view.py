@@ -414,7 +414,6 @@ def _remarks(summary: Summary) -> Mapping[str, str | None]:
                 **_of_cluster(summary),
                 "strategy by default": ", ".join(f"{key}={value}" for key, value in defaults),
                 "strategies": None if summary.search is None else search_text(summary.search),
-                "memory": " ".join(summary.misfits[1:3]),
                 "one replica": _replica(summary.replica),
                 "baselines, one replica": _baselines(summary, summary.replica.iteration_time),
                 "devices": "; ".join(f"{device}: {origin}" for device, origin in devices),
@@ -480,17 +479,27 @@ def _machine(measured: Measured | None) -> str | None:
 
 def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str | None]:
     """Return how durations are known, and how far those of measured runs are off."""
-    other_device = summary.captured_for not in (None, summary.device)
     differences = f" ({summary.differences})" if summary.differences else ""
     return {
         "nearest measured": measured_text(summary.nearest),
         "graph": f"{summary.model}: from {summary.source}" if summary.source else None,
-        "to measure": _to_measure(summary),
         "timings of": f"{summary.environment or ''}{differences}",
+        "profiled now": _profiled(summary),
+    }
+
+
+def _warnings(summary: Summary) -> dict[str, str | None]:
+    """Return what does not fit into memory, and what is not known of the device."""
+    if not isinstance(summary, IterationSummary | JobSummary):
+        return {}
+    other_device = summary.captured_for not in (None, summary.device)
+    misfits = summary.misfits[1:3] if isinstance(summary, JobSummary) else ()
+    return {
+        "memory": " ".join(misfits),
+        "to measure": _to_measure(summary),
         "captured for": f"{summary.captured_for}: the timed device may run other ops"
         if other_device
         else None,
-        "profiled now": _profiled(summary),
         "not timed": _untimed(summary.untimed or ()),
     }
 
@@ -658,7 +667,26 @@ VIEW = View(
     subject=figure("environment"),
     name=_name,
     remarks=_remarks,
+    warnings=_warnings,
     tables=_tables,
+    decisive=frozenset(
+        {
+            *(
+                "Batch",
+                "Shape",
+                "Unchanged",
+                "Saturates at",
+                "Interval",
+                "Measured",
+                "Error",
+                "Energy",
+            ),
+            *("Examples/s", "Tokens/s", "Cost", "Peak memory", "Fits into memory", "Coverage"),
+            *("cluster", "target", "strategy by default", "launching an op", "links"),
+            *("experts", "splitting layers"),
+            *("computing beside collectives", "Fastest strategies", "Scaling", "Throughput"),
+        }
+    ),
     endings={
         "interrupted": lambda summary: (
             f"The run was interrupted. These are the predictions up to {summary.workers:,} workers."

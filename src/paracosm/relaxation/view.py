@@ -472,5 +472,11 @@ VIEW = View(
     name=_name,
     so_far=_so_far,
     remarks=_remarks,
+    decisive=frozenset(
+        {
+            *("Residual", "Error", "Sweeps", "Virtual time", "Synchronous", "Energy"),
+            *("Largest staleness", "faults", "checkpoints", "caution", "barrier"),
+        }
+    ),
     endings=dict.fromkeys(("diverged", "stopped"), sentence),
 )

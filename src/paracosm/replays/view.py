@@ -100,7 +100,6 @@ def _remarks(summary: ReplaySummary) -> dict[str, str | None]:
         "steps are as long as the device takes"
         if summary.behind
         else None,
-        **_left_out(summary),
         "parts": f"played in {summary.parts:,} parts" if (summary.parts or 1) > 1 else None,
         "one rank alone": "its collectives are as long as they were, with their waiting"
         if summary.alone
@@ -311,6 +310,10 @@ VIEW = View(
     figures=FIGURES,
     subject=lambda known: joined(known.get("what_if"), "; ") or None,
     remarks=_remarks,
+    warnings=_left_out,
+    decisive=frozenset(
+        {"As traced", "Replayed", "Ranks", "Steps", "device", "one rank alone", "What if"}
+    ),
     tables=_tables,
     sections=sections,
 )

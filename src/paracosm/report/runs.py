@@ -150,11 +150,13 @@ def endings_of(verdicts: Sequence[Verdict]) -> str:
 
 
 def remarks_of(summary: Summary) -> dict[str, str]:
-    """Return the remarks of a run by subject, its defaults first."""
+    """Return the remarks of a run by subject, its defaults first, then its warnings."""
     defaults = {name.replace("_", " "): value for name, value in (summary.defaults or {}).items()}
     by_default = ", ".join(f"{name} {value}" for name, value in defaults.items())
     what_if = "; ".join(summary.what_if or ())
-    remarks = {"by default": by_default, "what if": what_if, **view_of(summary).remarks(summary)}
+    view = view_of(summary)
+    remarks = {"by default": by_default, "what if": what_if} | dict(view.warnings(summary))
+    remarks |= view.remarks(summary)
     return {subject: text for subject, text in remarks.items() if text}
 
 

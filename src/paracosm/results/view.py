@@ -206,7 +206,12 @@ class View:
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
     origins: Callable[[Any], dict[str, str]] = _durations  # where numbers come from
     remarks: Callable[[Any], Mapping[str, str | None]] = lambda summary: {}  # by subject, not empty
+    # remarks on what the answer leaves out or cannot know
+    warnings: Callable[[Any], Mapping[str, str | None]] = lambda summary: {}
     tables: Callable[[Any], list[Table]] = lambda summary: []  # those without rows are left out
+    # labels of figures, subjects of remarks and origins, and titles of tables that a terminal shows
+    # without --details: what a decision needs, and assumptions that move it; None: all
+    decisive: frozenset[str] | None = None
     # further key figures that depend on which runs are compared, with a text for each; a label
     # begins with that of the figure before it
     figures_of_runs: Callable[[Sequence[Run]], Mapping[str, list[str]]] = lambda runs: {}

@@ -250,8 +250,7 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
     ) = Field(
         None,
         description="compression of messages from workers: topk(0.01), randomk(0.01), qsgd, "
-        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) drops the "
-        "error feedback, powersgd(2, start=100) begins after 100 updates",
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false)",
     )
     compute: Annotated[
         InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), AS_TEXT

@@ -340,6 +340,13 @@ VIEW = View(
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
+    decisive=frozenset(
+        {
+            *("Target", "Last test accuracy", "Mean staleness", "Virtual time", "Examples/s"),
+            *("Energy", "Clients", "By client", "Failures", "Compression", "Unchanged"),
+            *("privacy", "start", "failures"),
+        }
+    ),
     endings=dict.fromkeys(("diverged", "stopped", "interrupted"), sentence),
     doubt=_doubt,
 )

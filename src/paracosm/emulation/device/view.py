@@ -206,7 +206,7 @@ def _seconds(seconds: float | None) -> str | None:
     return None if seconds is None else format_duration(seconds)
 
 
-def _remarks(summary: Any) -> dict[str, str | None]:
+def _notes(summary: Any) -> dict[str, str | None]:
     texts = [note["text"] for note in summary.get("notes") or ()]
     return {f"note {number}": text for number, text in enumerate(texts, 1)}
 
@@ -228,7 +228,14 @@ VIEW = View(
         "iteration with twice the bandwidth": figure("twice_bandwidth", "s"),
     },
     tables=_tables,
-    remarks=_remarks,
+    warnings=_notes,
+    decisive=frozenset(
+        {
+            *("throughput", "cost", "waits for communication and others", "waits for the host"),
+            *("model flops utilisation", "memory reserved", "memory", "assumed"),
+            "With less memory",
+        }
+    ),
     subject=lambda known: (
         f"{counted(known['world_size'], 'rank')} on {known['hardware']}"
         if known.get("world_size")
