@@ -1,8 +1,9 @@
-"""The commands of the tutorials run as printed, and print what is printed.
+"""The commands of the tutorials, and of the pages that start from one's own file, run as printed.
 
-    python tests/test_tutorials.py    # writes anew what each command prints
+    python tests/test_tutorials.py [page.md ...]    # writes anew what each command prints
 
-A block after `<!-- measured -->` has durations of this machine; of others each line is compared.
+A block after `<!-- file: name.py -->` is a file that the commands find in their folder. A block
+after `<!-- measured -->` has durations of this machine; of others each line is compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*-*.md"))
+PAGES = sorted(
+    page
+    for folder in ("tutorials", "your-own")
+    for page in (ROOT / "docs" / folder).glob("*.md")
+    if page.stem != "index"
+)
+FILE = re.compile(r"<!-- file: (\S+) -->\n```python\n((?:.*\n)*?)```\n")
 BLOCK = re.compile(r"(<!-- measured -->\n)?```console\n\$ ((?:.*\\\n)*.*)\n((?:.*\n)*?)```\n")
 LONGEST = 24  # lines of a command's output that are shown
 
@@ -29,6 +36,7 @@ def run(command: str, folder: Path) -> str:
             (folder / name).symlink_to(ROOT / name)
     shell = f'paracosm() {{ {sys.executable} -m paracosm "$@"; }}; {command}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "110"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["XDG_CONFIG_HOME"] = str(folder)
     done = subprocess.run(
         ["bash", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True
@@ -44,10 +52,17 @@ def without_wall_time(text: str) -> str:
     return re.sub(r"wall time +.*", "", text)
 
 
+def write_files(text: str, folder: Path) -> None:
+    for name, content in FILE.findall(text):
+        (folder / name).write_text(content)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_prints_what_it_says(path: Path, tmp_path: Path) -> None:
-    blocks = BLOCK.findall(path.read_text())
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+    text = path.read_text()
+    write_files(text, tmp_path)
+    blocks = BLOCK.findall(text)
     assert blocks
     for measured, command, shown in blocks:
         printed = run(command, tmp_path)
@@ -56,14 +71,15 @@ def test_a_tutorial_prints_what_it_says(path: Path, tmp_path: Path) -> None:
 
 
 def rewritten(text: str, folder: Path) -> str:
+    write_files(text, folder)
     return BLOCK.sub(
-        lambda found: f"{found[1] or ''}```console\n$ {found[2]}\n{run(found[2], folder)}```\n",
+        lambda block: f"{block[1] or ''}```console\n$ {block[2]}\n{run(block[2], folder)}```\n",
         text,
     )
 
 
 if __name__ == "__main__":
-    for path in TUTORIALS:
+    for path in [Path(name) for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as folder:
             path.write_text(rewritten(path.read_text(), Path(folder)))
         print(path)
