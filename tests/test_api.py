@@ -308,7 +308,7 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.profile("mlp", bugdet="1s"), "--bugdet"),
         (lambda: paracosm.profile("mlp", budget="x"), "budget"),
         (lambda: paracosm.arguments("trian"), 'unknown verb "trian": did you mean "train"?'),
-        (lambda: paracosm.train(**TRAINING, seed="x"), "train: seed: input should be a valid int"),
+        (lambda: paracosm.train(**TRAINING, seed="x"), "train: seed: a whole number, not 'x'"),
         (lambda: paracosm.train(TrainConfig(), seed=-1), "train: seed: input should be greater"),
         (lambda: paracosm.tune({"train": {}}, "lr=0.1|0.2", seed=[1]), "tune: seed: input should"),
         (
@@ -365,7 +365,7 @@ def test_folders_that_are_none_are_refused(
 ) -> None:
     with pytest.raises(InputError, match="no such folder"):
         paracosm.open(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"not a run folder: it has no study\.yaml"):
+    with pytest.raises(InputError, match=r"not a run folder, .*: it has no study\.yaml"):
         paracosm.open(tmp_path)
     old = training.save(tmp_path / "old")
     environment = json.loads((old / "environment.json").read_text())
@@ -454,10 +454,21 @@ def test_ops_that_python_needs_timed_are_timed_as_the_command_does(database: Pat
     assert again.summary.profiled == 0
 
 
-@pytest.mark.parametrize("config", [5, "abc", [1], [("workers", 2)], object()])
-def test_a_config_that_is_no_mapping_is_refused(config: Any) -> None:
-    with pytest.raises(InputError, match="relax: config: give a mapping or a RelaxConfig"):
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (5, "a matrix has two dimensions, not 0"),
+        ("abc", "abc: no such file"),
+        ([1], "a matrix has two dimensions, not 1"),
+        ([("workers", 2)], "its entries must be real numbers"),
+        (object(), "a matrix has two dimensions, not 0"),
+    ],
+)
+def test_what_is_neither_a_config_nor_a_matrix_is_refused(config: Any, reason: str) -> None:
+    with pytest.raises(InputError, match=f"^relax: .*{reason}"):
         paracosm.relax(config)
+    with pytest.raises(InputError, match="train: config: give a mapping or a TrainConfig"):
+        paracosm.train(config)
 
 
 @pytest.mark.parametrize(

@@ -172,5 +172,5 @@ def test_a_strategy_without_servers_trains_on_a_cluster_without_servers(
         "topology: switch\nworkers: 2\nlinks: {default: {bandwidth: 1GB/s}}\n"
     )
     flags = ["--strategy", "ddp", "--hardware", "t4", "--cluster", "switch.yaml"]
-    assert main(["train", "--updates", "4", *flags]) == 0
+    assert main(["train", "--updates", "4", "--details", *flags]) == 0
     assert "in float32 with sgd" in capsys.readouterr().out

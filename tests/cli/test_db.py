@@ -141,7 +141,8 @@ def test_a_file_that_is_no_database_is_refused_in_a_line(tmp_path: Path, capsys:
     for verb in (["show"], ["export"]):
         assert call(*verb, tmp_path / "text") == 2
         assert capsys.readouterr().err == (
-            f'paracosm: "{tmp_path / "text"}" is not a profile database\n'
+            f'paracosm: "{tmp_path / "text"}" is not a profile database, '
+            "which paracosm profile ops makes\n"
         )
 
 

@@ -98,7 +98,7 @@ def test_json_is_the_summary_and_nothing_else(
         (["--sizes", "1parsec"], '--sizes: unknown size unit "parsec"'),
         (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
         (["--sizes", "0"], "a message has at least one byte"),
-        (["--sizes", "1e19"], "and fewer than 2^63"),
+        (["--sizes", "1e19B"], "and fewer than 2^63"),
         (["--sizes", ""], "at least one size"),
         (["--precision", "0"], "precision must be above 0"),
         (["--json", "--quiet"], "give one of them"),

@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from paracosm.cli.app import app
+from paracosm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
@@ -81,5 +82,5 @@ def parse(arguments: list[str]) -> None:
     ],
 )
 def test_what_is_not_there_is_found_out(command: str) -> None:
-    with pytest.raises((AssertionError, OSError, typer.exceptions.TyperException)):
+    with pytest.raises((AssertionError, OSError, InputError, typer.exceptions.TyperException)):
         check_exists(command)

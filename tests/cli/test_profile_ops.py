@@ -37,7 +37,7 @@ def test_a_person_reads_sums_and_shares(tmp_path: Path, capsys: Capture) -> None
     assert "sum of warm ops: " in printed
     assert "sum of cold ops" not in printed
     assert "measured iteration" not in printed
-    assert printed.endswith(f"{db}\n")
+    assert printed.endswith(f"{db}\nmore: --details\n")
 
 
 @pytest.mark.parametrize(

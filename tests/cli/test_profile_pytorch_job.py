@@ -32,7 +32,7 @@ def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--data", "mnist"], 'unknown data set "mnist"'),
         (["--servers", "1000000"], "1,000,001 processes take at least"),
-        (["--rate", "0.1"], "No such option: --rate"),
+        (["--rate", "0.1"], "paracosm profile job has no option --rate: "),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -45,8 +45,8 @@ def test_other_files_are_not_databases(tmp_path: Path) -> None:
     text.write_text("op,seconds\n" * 100)
     folder.mkdir()
     empty.touch()
-    assert refusal(text).endswith("is not a profile database")
-    assert refusal(text, create=True).endswith("is not a profile database")
+    assert "is not a profile database, which paracosm" in refusal(text)
+    assert "is not a profile database, which paracosm" in refusal(text, create=True)
     assert refusal(folder).endswith("is a folder, not a profile database")
     assert refusal(empty).endswith("is empty, not a profile database")
     assert text.read_text() == "op,seconds\n" * 100

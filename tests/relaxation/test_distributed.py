@@ -150,7 +150,7 @@ def test_messages_travel_as_in_plain_python(data: st.DataObject) -> None:
     overhead = data.draw(st.sampled_from([0.0, 0.5]))
     jitter = data.draw(st.sampled_from([None, "exponential(4)", "uniform(0, 20)"]))
     ordered = jitter is None or data.draw(st.booleans())
-    time = data.draw(st.sampled_from(["1", "2", "normal(1, 0.2)", "uniform(0.5, 3)"]))
+    time = data.draw(st.sampled_from(["1s", "2s", "normal(1, 0.2)", "uniform(0.5, 3)"]))
     read = data.draw(st.sampled_from(["start", "completion"]))
     seed = data.draw(st.integers(0, 100))
 
@@ -196,7 +196,7 @@ def test_messages_travel_as_in_plain_python(data: st.DataObject) -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 12),
-    st.sampled_from(["10", "normal(10, 1)", "lognormal(10, 1)"]),
+    st.sampled_from(["10s", "normal(10, 1)", "lognormal(10, 1)"]),
     st.sampled_from(["jacobi", "gauss-seidel", "block-jacobi", "sor(0.9)"]),
     st.sampled_from(["start", "completion"]),
     st.sampled_from(["contiguous", "cyclic", "nonzeros"]),

@@ -28,7 +28,7 @@ from paracosm.timing.compiled import uniform
 SCALE = 100.0
 TIMES, CHOICES = 1, 2  # what the simulator's streams of random numbers are for
 DISTRIBUTIONS = (
-    "0.03",
+    "30ms",
     "uniform(0.01, 0.04)",  # 1 to 4 ticks: ties all the time
     "uniform(0.05, 0.9)",
     "normal(0.1, 0.02)",

@@ -223,7 +223,7 @@ def test_messages_that_share_travel_as_in_an_exact_program(
     A, b, x0 = csr_array(dense), rng.normal(size=n), rng.normal(size=n)
     blocks = np.array_split(rng.permutation(n), processors)
     cluster = random_cluster(data, processors, sharing)
-    time = data.draw(st.sampled_from(["1", "0.75", "normal(1, 0.2)", "uniform(0.5, 3)"]))
+    time = data.draw(st.sampled_from(["1s", "750ms", "normal(1, 0.2)", "uniform(0.5, 3)"]))
     jitter = data.draw(st.sampled_from([None, None, "exponential(2)"]))
     read = data.draw(st.sampled_from(["start", "completion"]))
     seed = data.draw(st.integers(0, 100))
@@ -266,7 +266,7 @@ def test_messages_that_share_travel_as_in_an_exact_program(
         small = [(now, true) for now, total, true in told if total <= limit**2]
         right = [now for now, true in small if true <= limit**2]
         found = relax(A, b, x0, tolerance=limit, **given)
-        exact = 0 if time in ("1", "0.75") else 1e-12
+        exact = 0 if time in ("1s", "750ms") else 1e-12
         assert found.virtual_time == pytest.approx(right[0] if right else 20.0, rel=exact, abs=0)
         wrong = [now for now, _ in small if not right or now < right[0]]
         assert found.false_detections == len(wrong)

@@ -26,7 +26,7 @@ EVERYTHING: list[dict[str, Any]] = [
     {"fault": "bitflip(0..51) on 10% every 100s", "checkpoint": "alpha=2, omega=30s"},
     {"fault": "uniform(-5, 5) at random; stop(50s) at random"},
     {"detect": "processor(time=exponential(30))"},
-    {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "0.5"},
+    {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "500ms"},
     {
         "cluster": switch(workers=5, servers=0, link=Link(100.0, 5.0)),
         "latency_jitter": "exponential(9)",
@@ -66,7 +66,7 @@ def begins(result: RelaxationResult, processor: int) -> list[float]:
         {"detect": "processor(time=exponential(30))"},
         {"detect": "snapshot"},
         {"fault": "uniform(-5, 5) every 100s"},
-        {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "1"},
+        {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "1s"},
     ],
 )
 def test_other_random_things_leave_the_durations_alone(more: dict[str, Any]) -> None:

@@ -135,7 +135,7 @@ def test_a_long_history_is_thinned_evenly() -> None:
     )
     | st.sampled_from(["snapshot", "snapshot(9)"]),
     st.sampled_from(["start", "completion"]),
-    st.sampled_from(["normal(10, 2)", "10", "lognormal(10, 1)"]),
+    st.sampled_from(["normal(10, 2)", "10s", "lognormal(10, 1)"]),
     st.sampled_from([1e-2, 1e-6, 1e-11]),
     st.integers(0, 1000),
 )

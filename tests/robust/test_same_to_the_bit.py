@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from commands import COMMANDS, DATA, Process, arguments, files
+from tried_commands import COMMANDS, DATA, Process, arguments, files
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import COMMANDS, Process, arguments, files
+from tried_commands import COMMANDS, Process, arguments, files
 
 pytestmark = pytest.mark.slow
 

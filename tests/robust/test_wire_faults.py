@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from commands import Process
+from tried_commands import Process
 
 pytestmark = pytest.mark.slow
 

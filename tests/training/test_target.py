@@ -47,7 +47,7 @@ def test_texts_are_read_and_written(text: str, target: Target) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("acuracy >= 0.95", 'unknown metric "acuracy": did you mean "accuracy"'),
+        ("acuracy >= 0.95", 'unknown metric "acuracy": choose from loss, test_loss, accuracy'),
         ("accuracy <= 0.95", "write accuracy >= 0.95"),
         ("loss < 0.1", "write loss <= 0.1"),
         ("loss = 0.1", "write loss <= 0.1"),

@@ -104,10 +104,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
 }
 """Options by which other verbs and other programs call what these are."""
 
-UNITS = (
-    "Durations, sizes and bandwidths have a unit (20ms, 16MiB, 10Gbit/s); within a distribution, "
-    "as in normal(10, 1), a number alone is in seconds."
-)
+UNITS = "Type units: 20ms, 16MiB, 10Gbit/s. Numbers in normal(10, 1) are seconds."
 """The rule for numbers, at the end of helps."""
 
 _FEW = 12  # flags that a help shows with all that they do

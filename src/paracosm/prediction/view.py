@@ -108,7 +108,7 @@ def _assuming(summary: IterationSummary | JobSummary) -> str | None:
     More sequences a device, or another stack, nearly always do; what the host takes to launch an
     op, or a link, where the device waits for it.
     """
-    origins = summary.durations
+    origins = summary.durations or {}
     parts = [ONE_EACH] * (ONE_EACH in origins)
     parts += ["the default software"] * (BY_DEFAULT in origins.get("software", ""))
     assumed = [name for name, text in origins.items() if text.startswith("assumed: ")]

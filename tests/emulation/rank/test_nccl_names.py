@@ -32,12 +32,12 @@ def test_every_function_that_asks_for_nccl_is_called():
 @pytest.mark.parametrize(
     ("mode", "backend", "debug"),
     [
-        ("backend", "nccl", "OFF"),
+        pytest.param("backend", "nccl", "OFF", marks=pytest.mark.slow),
         ("backend", "nccl", "DETAIL"),
-        ("backend", "gloo", "OFF"),
+        pytest.param("backend", "gloo", "OFF", marks=pytest.mark.slow),
         ("backend", "cpu:gloo,cuda:nccl", "OFF"),
         ("wire", "nccl", "OFF"),
-        ("wire", "gloo", "OFF"),
+        pytest.param("wire", "gloo", "OFF", marks=pytest.mark.slow),
     ],
 )
 def test_functions_that_ask_for_nccl_work(mode: str, backend: str, debug: str):

@@ -286,9 +286,9 @@ BOEING = (
     [
         (bz2.compress(GOOD.encode()), "compressed with bzip2"),
         (lzma.compress(GOOD.encode()), "compressed with xz"),
-        (b"PK\x03\x04" + b"0" * 100, "a zip archive"),
-        (b"\x93NUMPY\x01", "a NumPy array"),
-        (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", "a MATLAB file"),
+        (b"PK\x03\x04" + b"0" * 100, "the archive is cut off or damaged"),
+        (b"\x93NUMPY\x01", "not a NumPy file of numbers"),
+        (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", "SciPy cannot read this MATLAB file"),
         (GOOD.encode("utf-16"), "text in UTF-16"),
         (BOEING.encode(), "a Harwell-Boeing or Rutherford-Boeing file (RUA"),
         (BOEING.replace("\n", "\r\n").replace("RUA", "rsa").encode(), "Boeing file (RSA"),

@@ -67,7 +67,7 @@ def test_vectors_that_cannot_be_used(tmp_path):
     assert "real numbers, not complex128" in refused(np.ones(4, complex))
     assert "not a NumPy file of numbers" in refused(np.array([object()] * 4))
     (tmp_path / "b.npy").write_text("1 2 3 4")
-    with pytest.raises(InputError, match="not a NumPy file"):
+    with pytest.raises(InputError, match=r"NumPy's \.npy and MATLAB's \.mat are read"):
         load_problem("laplace2d:2", rhs=str(tmp_path / "b.npy"))
     with pytest.raises(InputError, match=r"missing\.npy: no such file"):
         load_problem("laplace2d:2", start="missing.npy")
