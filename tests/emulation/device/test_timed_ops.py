@@ -90,6 +90,19 @@ def test_timings_of_another_device_are_refused(hardware: str, message: str, tmp_
         device_durations(made, find_hardware(hardware), path)
 
 
+def test_all_ops_may_be_timed(tmp_path: Path) -> None:
+    path = database(tmp_path / "ops.db", (RELU, 3e-3))
+    durations = device_durations(
+        recording(iterations([(OP, 0, RELU)])), find_hardware("h100-sxm"), path
+    )
+    assert durations.seconds.tolist() == pytest.approx([3e-3])
+
+
+def test_a_script_without_an_op_on_the_device_is_refused() -> None:
+    with pytest.raises(InputError, match="move model and data to cuda, or leave out --hardware"):
+        device_durations(recording(iterations([])), find_hardware("h100-sxm"))
+
+
 def test_timings_of_several_environments_are_not_mixed(tmp_path: Path) -> None:
     other = replace(H100, framework="torch 2.14.0")
     path = database(tmp_path / "ops.db", (RELU, 3e-3))

@@ -15,6 +15,7 @@ from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.emulation.device.op_costs import CUSTOM, OpCost, given_seconds
 from paracosm.emulation.device.recording import COPY, OP, Recording, iterations_of
 from paracosm.emulation.device.timed_ops import TimedOps, exact_seconds, timed_ops
+from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages
 from paracosm.profiling.datasheets import (
     KNOWN,
@@ -63,10 +64,15 @@ def device_durations(
     together, and classes apart from one another; the device's own error is common to all.
 
     Raises:
-        InputError: the device has no peak for the numbers of an op; the database cannot be used;
-            nobody knows how long an op of the script's own takes.
+        InputError: no op runs on the device; it has no peak for the numbers of an op; the database
+            cannot be used; nobody knows how long an op of the script's own takes.
     """
     rows = recording.rows(recording.kind == OP)
+    if not len(rows.code):
+        raise InputError(
+            "no op of the script runs on the device: move model and data to cuda, or leave out "
+            "--hardware, and the script computes on this CPU"
+        )
     timed: TimedOps | None = None
     estimates: list[Estimate | None] = [None] * len(recording.ops)
     if database is not None:
@@ -79,10 +85,11 @@ def device_durations(
     ]
     is_known = np.array([each is not None for each in estimates], dtype=np.bool_)
     rest = recording.rows((recording.kind == OP) & ~is_known[recording.code])
-    by_datasheet = durations_on(_graph_of(recording.ops, rest.code, rest.phase), hardware)
-    for code, estimate in enumerate(by_datasheet):
-        if estimate is not None:
-            estimates[code] = estimate
+    if len(rest.code):
+        by_datasheet = durations_on(_graph_of(recording.ops, rest.code, rest.phase), hardware)
+        for code, estimate in enumerate(by_datasheet):
+            if estimate is not None:
+                estimates[code] = estimate
     seconds = np.array([0.0 if each is None else each.duration for each in estimates])
     for code in np.unique(recording.code[recording.kind == COPY]).tolist():
         seconds[code] = COPY_LATENCY + recording.ops[code].bytes_written / HOST_LINK
