@@ -233,6 +233,8 @@ def _detection(detection: Mapping[str, Any]) -> str:
 
 def _faults(faults: Mapping[str, Any]) -> str:
     names = ("injected", "detected", "undetected", "false_alarms")
+    if faults.get("injected") == 0 and not faults.get("false_alarms"):
+        return "none struck: the run ended before"
     counts = {name.replace("_", " "): faults.get(name) for name in names}
     parts = [f"{count:,} {name}" for name, count in counts.items() if count is not None]
     return ", ".join(parts) if any(counts.values()) else ""
