@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -28,7 +27,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def main() -> None:
         if not checkout.is_dir():
             print(f"{name}: no {checkout}", flush=True)
             continue
-        if missing := [each for each in script.needs if importlib.util.find_spec(each) is None]:
+        if missing := [module for module in script.needs if find_spec(module) is None]:
             print(f"{name}: not installed: {', '.join(missing)}", flush=True)
             continue
         ended: dict[str, str] = {}  # by way
@@ -71,6 +72,25 @@ def main() -> None:
             print(f"{name}, {way}: {ended[way]}", flush=True)
             if os.environ.get("STORE_RESULTS"):
                 store(row_of(name, script, ended, counts))
+
+
+@dataclass(frozen=True)
+class Start:
+    """How one process of a script starts: all that is the same whichever way it runs."""
+
+    target: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    current: Path  # folder that it runs in
+    work: Path  # folder for what is made on the way
+    world: int
+    machine: int  # ranks of one machine
+    shown: bool
+
+    def of_rank(self, rank: int) -> Start:
+        """Return how one rank starts: its number is put in the place of {rank}."""
+        texts = [text.replace("{rank}", str(rank)) for text in self.arguments]
+        return replace(self, arguments=texts)
 
 
 def run(script: Script, checkout: Path, way: str, shown: bool) -> tuple[str, Counts]:
@@ -89,56 +109,56 @@ def run(script: Script, checkout: Path, way: str, shown: bool) -> tuple[str, Cou
             source.write_text(f"{stub}\nimport runpy, sys\n{argument}\n{runs}\n")
         target = f"module:{script.module}" if script.module and not script.stub else str(source)
         script.data(work, world)
-        changed = {"world": world, "work": work, "checkout": checkout}
-        arguments = [each.format(**changed) for each in script.arguments]
-        search = [str(checkout / each) for each in script.search]
-        told = os.environ | {
+        machine = min(world, script.machine)
+        changed = {"world": world, "machine": machine, "machines": world // machine}
+        changed |= {"work": work, "checkout": checkout, "rank": "{rank}"}
+        environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
             "WANDB_MODE": "disabled",
         }
-        told |= {name: value.format(**changed) for name, value in dict(script.environment).items()}
-        told["PYTHONPATH"] = os.pathsep.join([*search, os.environ.get("PYTHONPATH", "")])
-        where = checkout / script.folder if script.folder is not None else work
+        for name, value in script.environment:
+            environment[name] = value.format(**changed)
+        search = [str(checkout / path) for path in script.search]
+        environment["PYTHONPATH"] = os.pathsep.join([*search, os.environ.get("PYTHONPATH", "")])
         if not script.is_counted:
-            told["COUNT_COLLECTIVES"] = "0"
-        if mode == "real":
-            return real(target, arguments, told, where, work, world, shown)
-        return emulated(target, arguments, told, where, work, world, mode, shown)
+            environment["COUNT_COLLECTIVES"] = "0"
+        start = Start(
+            target,
+            [argument.format(**changed) for argument in script.arguments],
+            environment,
+            checkout / script.folder if script.folder is not None else work,
+            work,
+            world,
+            machine,
+            shown,
+        )
+        return real(start) if mode == "real" else emulated(start.of_rank(0), mode)
 
 
-def emulated(
-    target: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    where: Path,
-    work: Path,
-    world: int,
-    mode: str,
-    shown: bool,
-) -> tuple[str, Counts]:
+def emulated(start: Start, mode: str) -> tuple[str, Counts]:
     """Run a script as `paracosm emulate --device cpu` does."""
     config = EmulateConfig(
-        script=Path(target),
-        arguments=tuple(arguments),
-        world_size=world,
+        script=Path(start.target),
+        arguments=tuple(start.arguments),
+        world_size=start.world,
         mode="wire" if mode == "wire" else "backend",
         device="cpu",
-        local_world_size=min(world, 8),
+        local_world_size=start.machine,
         output="stderr",
     )
     records: list[Record] = []
-    said = work / "said"
-    with printing_to(said), changed_surroundings(environment, where):
+    said = start.work / "said"
+    with printing_to(said), changed_surroundings(start.environment, start.current):
         signal.signal(signal.SIGALRM, _interrupt)
         signal.alarm(PATIENCE)
-        ended = run_job(config, 0, work, records.extend)
+        ended = run_job(config, 0, start.work, records.extend)
         signal.alarm(0)
     if ended.interrupted:
         return NO_END, {}
     summary = result_of(config, records, ended.exit_code, 0, ended.emulator).summary
     printed = said.read_text()
-    if shown or summary.status == "failed":
+    if start.shown or summary.status == "failed":
         print(printed[-3000:])
     grave = [note["text"] for note in summary.notes if note["grave"]]
     if summary.status == "failed":
@@ -179,38 +199,29 @@ def changed_surroundings(environment: Mapping[str, str], where: Path) -> Iterato
         os.chdir(here)
 
 
-def real(
-    target: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    where: Path,
-    work: Path,
-    world: int,
-    shown: bool,
-) -> tuple[str, Counts]:
+def real(start: Start) -> tuple[str, Counts]:
     """Run a script as two processes, over gloo, with the CPU where it asks for CUDA devices."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = str(trial.getsockname()[1])
+    work, machine = start.work, start.machine
     counted = work / "counts.json"
     ranks = []
-    for rank in range(world):
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
-        told |= {
-            "GROUP_RANK": 0,
-            "GROUP_WORLD_SIZE": 1,
-            "ROLE_RANK": rank,
-            "ROLE_WORLD_SIZE": world,
-        }
+    for rank in range(start.world):
+        told = {"RANK": rank, "LOCAL_RANK": rank % machine, "WORLD_SIZE": start.world}
+        told |= {"LOCAL_WORLD_SIZE": machine, "GROUP_RANK": rank // machine}
+        told |= {"GROUP_WORLD_SIZE": start.world // machine}
+        told |= {"ROLE_RANK": rank, "ROLE_WORLD_SIZE": start.world}
         variables = {name: str(value) for name, value in told.items()}
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        command = [sys.executable, str(HERE / "real_rank.py"), str(counted), target, *arguments]
+        arguments = start.of_rank(rank).arguments
+        command = [sys.executable, str(HERE / "real_rank.py"), str(counted), start.target]
         with (work / f"rank{rank}.out").open("w") as out:
             ranks.append(
                 subprocess.Popen(
-                    command,
-                    env={**environment, **variables, **address},
-                    cwd=where,
+                    [*command, *arguments],
+                    env={**start.environment, **variables, **address},
+                    cwd=start.current,
                     stdout=out,
                     stderr=subprocess.STDOUT,
                 )
@@ -226,7 +237,7 @@ def real(
             process.kill()
             process.wait()
     said = (work / "rank0.out").read_text()
-    if shown or any(codes):
+    if start.shown or any(codes):
         print(said[-3000:])
     if any(codes):
         return f"fails: {last_line(said)}", {}
@@ -296,9 +307,11 @@ def store(row: dict[str, str]) -> None:
         stored = json.loads(RESULTS.read_text())
     row = {what: text for what, text in row.items() if text not in ("", NO_END)}
     row = {**row, "date": f"{datetime.now().astimezone():%Y-%m-%d}"}
-    places = [i for i, each in enumerate(stored["rows"]) if each["script"] == row["script"]]
-    if places:
-        stored["rows"][places[0]] |= row
+    same = ("script", "PyTorch")
+    for stored_row in stored["rows"]:
+        if all(stored_row[column] == row[column] for column in same):
+            stored_row |= row
+            break
     else:
         stored["rows"].append(row)
     RESULTS.write_text(f"{json.dumps(stored, indent=2)}\n")

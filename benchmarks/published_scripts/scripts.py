@@ -19,13 +19,15 @@ class Script:
     repository: str  # name of its checkout
     path: str  # of the script in it
     what: str  # what it asks of torch.distributed
-    # Flags and variables may hold {world}, {work} (a folder of its own) and {checkout}.
+    # Flags and variables may hold {world}, {work} (a folder of its own) and {checkout}; {machine}
+    # and {machines} are the ranks of a machine and how many machines there are, {rank} its number.
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     module: str = ""  # run as python -m would, in the place of `path`
     folder: str | None = None  # in the checkout, where it runs; None for its own
     search: tuple[str, ...] = ()  # folders of the checkout to import from
     needs: tuple[str, ...] = ()  # modules
+    machine: int = 8  # ranks of one machine, at most
     data: Data = no_data
     # torch.profiler keeps references to tensors, which modules on the device "meta" that become
     # real refuse to swap.
@@ -102,7 +104,7 @@ def _cifar_by_deepspeed(stage: int) -> Script:
         ("--stage", str(stage), "--dtype", "fp32", "--epochs", "1"),
         (("DS_ACCELERATOR", "cpu"),),
         needs=("deepspeed", "torchvision"),
-        stub="cifar.py",
+        stub="small_images.py",
     )
 
 
@@ -152,7 +154,7 @@ SCRIPTS: dict[str, Script] = {
         "DDP, loss averaged over ranks",
         (
             *("--data-dir", "{work}", "--val-split", "val", "--model", "test_vit", "-b", "2"),
-            *("--epochs", "1", "--cooldown-epochs", "0", "--warmup-epochs", "0", "-j", "0"),
+            *("--epochs", "1", "--cooldown-epochs", "0", "--warmup-epochs", "0", "-j", "1"),
             *("--output", "{work}/out", "--num-classes", "2"),
         ),
         folder="",
@@ -195,18 +197,21 @@ SCRIPTS: dict[str, Script] = {
         ),
         needs=("torchvision",),
         data=images,
+        stub="no_hub.py",
     ),
     "SimCLR": Script(
         "SimCLR",
         "main.py",
         "mp.spawn, SyncBatchNorm, features gathered with their gradient",
         (
-            *("--nodes", "{world}", "--gpus", "1", "--batch_size", "2", "--workers", "0"),
-            *("--epochs", "1", "--image_size", "32", "--model_path", "{work}"),
+            *("--nodes", "{world}", "--gpus", "1", "--nr", "{rank}", "--batch_size", "2"),
+            *("--workers", "0", "--epochs", "1", "--image_size", "32", "--dataset", "CIFAR10"),
+            *("--model_path", "{work}"),
         ),
         folder="",
         needs=("torchvision",),
-        stub="cifar.py",
+        machine=1,
+        stub="small_images.py",
     ),
     "ddp": Script("examples", "distributed/ddp/example.py", "DDP by torch.accelerator"),
     "FSDP2": Script(
@@ -233,13 +238,7 @@ SCRIPTS: dict[str, Script] = {
         "word_language_model/main.py",
         "one process",
         ("--data", "{work}", "--epochs", "1", "--emsize", "16", "--nhid", "16"),
-        data=lambda folder, world: (
-            [
-                (folder / f"{part}.txt").write_text("the king is not \n" * 400)
-                for part in ("train", "valid", "test")
-            ]
-            and None
-        ),
+        data=lines,
     ),
     "pipelining": Script(
         "PiPPy",
@@ -250,5 +249,41 @@ SCRIPTS: dict[str, Script] = {
             *("--batch_size", "4", "--chunks", "4"),
         ),
         needs=("transformers",),
+    ),
+    "composer": Script(
+        "composer",
+        "examples/custom_models.py",
+        "Trainer, DDP",
+        needs=("composer", "torchvision"),
+        stub="small_images.py",
+    ),
+    "litgpt": Script(
+        "litgpt",
+        "litgpt/__main__.py",
+        "pretrain, Lightning Fabric, FSDP1 in hybrid shards",
+        (
+            *("pretrain", "pythia-14m", "--data", "Tokens", "--out_dir", "{work}/out"),
+            *("--devices", "{machine}", "--num_nodes", "{machines}", "--precision", "32-true"),
+            *("--model_config.name", "small", "--model_config.n_layer", "2"),
+            *("--model_config.n_embd", "32", "--model_config.n_head", "2"),
+            *("--model_config.block_size", "32", "--model_config.padded_vocab_size", "64"),
+            *("--train.global_batch_size", "{world}", "--train.micro_batch_size", "1"),
+            *("--train.max_tokens", "8192", "--train.lr_warmup_steps", "1"),
+            *("--eval.max_iters", "1", "--logger_name", "csv"),
+        ),
+        (("TORCH_COMPILE_DISABLE", "1"),),  # its compiler takes minutes here
+        module="litgpt",
+        search=("",),
+        needs=("litgpt", "lightning"),
+        stub="tokens.py",
+    ),
+    "torchft": Script(
+        "torchft",
+        "train_ddp.py",
+        "one replica group, a process group of its own",
+        (),
+        (("NUM_REPLICA_GROUPS", "1"),),
+        needs=("torchft", "torchvision", "torchdata"),
+        stub="lighthouse.py",
     ),
 }

@@ -121,16 +121,31 @@ def test_an_error_of_a_collective_by_nccl_is_shown_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_fsdp1_is_refused_with_what_to_use_in_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["backend", "wire"])
+@pytest.mark.parametrize("device", ["", ", device_id=torch.cuda.current_device()"])
+def test_fsdp1_shards_within_a_machine(tmp_path: Path, mode: str, device: str) -> None:
     lines = (
-        "from torch.distributed.fsdp import FullyShardedDataParallel",
+        "from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy",
+        "from torch.distributed.fsdp.wrap import ModuleWrapPolicy",
         "dist.init_process_group('nccl')",
-        "FullyShardedDataParallel(torch.nn.Linear(2, 2), device_id=torch.cuda.current_device())",
+        "layers, policy = torch.nn.Sequential(torch.nn.Linear(7, 8)), {torch.nn.Linear}",
+        "how = {'sharding_strategy': ShardingStrategy.HYBRID_SHARD}",
+        "how |= {'auto_wrap_policy': ModuleWrapPolicy(policy)}",
+        f"model = FullyShardedDataParallel(layers.cuda(), **how{device})",
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        "for _ in range(3):",
+        "    model(torch.ones(2, 7, device='cuda')).sum().backward()",
+        "    optimizer.step()",
     )
-    found, _ = emulate(written(tmp_path, *lines))
-    assert found["status"] == "failed"
-    (text,) = (each["text"] for each in found["notes"] if each["grave"])
-    assert "FSDP1 (use FSDP2: fully_shard), at script.py:4" in text
+    script = written(tmp_path, *lines)
+    found, said = emulate(script, "--mode", mode, "--local-world-size", "2")
+    assert found["status"] == "done", said
+    # 64 parameters: all are gathered, half a machine's sum is added up over the two machines.
+    kinds = found["collectives"]
+    assert kinds["all_gather"]["bytes"] % (64 * 4) == 0
+    if mode == "backend":  # gloo adds up where it should scatter
+        assert kinds["reduce_scatter"]["bytes"] == 3 * 64 * 4
+        assert kinds["all_reduce"]["bytes"] == 3 * 32 * 4
 
 
 @pytest.mark.slow

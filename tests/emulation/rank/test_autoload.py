@@ -95,6 +95,7 @@ def test_workers_are_another_word_for_the_world() -> None:
         ({"PARACOSM_OUT": str(SCRIPTS)}, "is there already"),
         ({"PARACOSM_WHAT_IF": "all_reduce"}, "what_if"),
         ({"WORLD_SIZE": "2"}, "torchrun --nproc-per-node=1"),
+        ({"TORCHELASTIC_RESTART_COUNT": "2"}, "do not restart: use --max-restarts=0"),
     ],
 )
 def test_what_cannot_be_is_said(told: dict[str, str], message: str) -> None:

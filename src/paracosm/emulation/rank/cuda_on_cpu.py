@@ -55,21 +55,23 @@ def use_cpu_for_cuda(
     if config.mode == "wire":
         _use_gloo_for_nccl()
         give_nccl_names(refuse)
-    of_fsdp1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
-    on_import(of_fsdp1, partial(_refuse_fsdp1, refuse))
+    on_import("torch.distributed.fsdp", partial(_shard_on_cpu, cpu_for, config.devices))
 
 
-def _refuse_fsdp1(refuse: Callable[[str], Exception], module: Any) -> None:
-    """Refuse FullyShardedDataParallel, which uses the CPU only if it is told to."""
-    begin = module.FullyShardedDataParallel.__init__
+def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
+    """Let FullyShardedDataParallel (FSDP1) use the CPU, which it does only where it is told to.
+
+    Its hybrid shards span a machine, whose ranks are as many as the devices that it counts.
+    """
+    begin = fsdp.FullyShardedDataParallel.__init__
 
     @wraps(begin)
     def begun(self: Any, *args: Any, device_id: Any = None, **options: Any) -> None:
-        if str(device_id) != "cpu":
-            raise refuse("FullyShardedDataParallel, FSDP1 (use FSDP2: fully_shard),")
-        begin(self, *args, device_id=device_id, **options)
+        cpu_for(0 if device_id is None else device_id)
+        begin(self, *args, device_id=torch.device("cpu"), **options)
 
-    module.FullyShardedDataParallel.__init__ = begun
+    fsdp.FullyShardedDataParallel.__init__ = begun
+    fsdp._common_utils._FSDPDeviceHandle.device_count = lambda handle: devices
 
 
 _LIKE = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")

@@ -115,6 +115,7 @@ def _check_served(port: str, environment: Mapping[str, str]) -> None:
     """Check what the lines that `emulate serve` prints set, of which a user may leave some out."""
     whole_number("PARACOSM_SERVED", port, _PORTS)
     whole_number("RANK", environment.get("RANK"))
+    _check_first_start(environment)
     if not environment.get("MASTER_ADDR"):
         raise InputError(
             "MASTER_ADDR: not set, beside PARACOSM_SERVED: the address of rank 0's store, as in "
@@ -124,6 +125,17 @@ def _check_served(port: str, environment: Mapping[str, str]) -> None:
 
 
 _PORTS = 65_535
+
+
+def _check_first_start(environment: Mapping[str, str]) -> None:
+    """Refuse a restart by torchrun, in which all ranks of a job start again."""
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts != "0":
+        raise InputError(
+            f"TORCHELASTIC_RESTART_COUNT: torchrun starts this rank again (restart {restarts}), "
+            "but emulated ranks do not restart: use --max-restarts=0, and see the error with which "
+            "the first start ended"
+        )
 
 
 def launch_from(environment: Mapping[str, str], script: str) -> Launch:
@@ -153,6 +165,7 @@ def launch_from(environment: Mapping[str, str], script: str) -> Launch:
             f"PARACOSM_WORLD_SIZE: one process is the real rank, not {environment['WORLD_SIZE']}: "
             "torchrun --nproc-per-node=1"
         )
+    _check_first_start(environment)
     if "what_if" in given:
         given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
     given["script"] = script if Path(script).is_file() else "module:__main__"

@@ -1,0 +1,5 @@
+"""A hub of models that lists none."""
+
+import torch
+
+torch.hub.list = lambda *names, **options: []
