@@ -11,7 +11,7 @@ Each runs as rank 0 of 8 and of 64 in backend mode, in wire mode and in backend 
 and among two real gloo processes (`real_rank.py`), where torch.profiler counts the collectives that
 reach PyTorch: numbers and bytes are compared with those that backend mode has recorded. With
 STORE_RESULTS=1 the rows go to benchmarks/results/emulation.json, from which docs/made_tables.py
-writes the table of docs/emulation.md.
+writes the table of docs/tried-scripts.md.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ GUIDES = (
     "measuring-links",
     "job-profiles",
     "replay",
-    "calibration",
     "throughput",
     "diloco",
 )
