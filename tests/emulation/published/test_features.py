@@ -28,7 +28,9 @@ def runs(command: list[str], *chosen: str) -> dict[str, bool]:
 
 
 def listed() -> list[str]:
-    (text,) = re.findall(r"<!-- features -->\n(.*)\n<!-- end of features -->", PAGE.read_text(), re.S)
+    (text,) = re.findall(
+        r"<!-- features -->\n(.*)\n<!-- end of features -->", PAGE.read_text(), re.S
+    )
     return " ".join(text.split()).split("; ")
 
 
