@@ -364,7 +364,7 @@ def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link]
     leaders = np.sort(first)
     ends = group[leaders], group[np.roll(leaders, -1)]
     if topology.shares_ports:
-        ends = groups, np.stack([_of_next_machine(each, topology.group_size) for each in groups])
+        ends = groups, np.stack([_of_next_machine(group, topology.group_size) for group in groups])
     link = [topology.link]
     if len(within):
         link = _links(cluster, group[within][None], group[within + 1][None])

@@ -73,36 +73,38 @@ def load_measured(folder: Path, world: int) -> list[Record]:
             f"{folder}: not the folder of an emulated job with measured computing (backend mode, "
             "without --live)"
         )
-    found = max(each.size for each in records if isinstance(each, Group))
+    found = max(record.size for record in records if isinstance(record, Group))
     if found == world:
         return records
-    begun = min((each.end for each in records if isinstance(each, Iteration)), default=inf)
-    rank = next(each.rank for each in records if isinstance(each, Group))
+    begun = min((record.end for record in records if isinstance(record, Iteration)), default=inf)
+    rank = next(record.rank for record in records if isinstance(record, Group))
     text = f"computing was measured in a world of {found:,} ranks, and assumed to be the same here"
     moved: list[Record] = [Note(rank, False, text)]
-    whole = {each.name for each in records if isinstance(each, Group) and each.size == found}
-    for each in records:
+    whole = {
+        record.name for record in records if isinstance(record, Group) and record.size == found
+    }
+    for record in records:
         why = ""
-        match each:
+        match record:
             case PipelineStep():
                 why = "stages of a pipeline"
-            case Group() if each.name in whole:
-                each = replace(each, size=world, members=tuple(range(world)))
+            case Group() if record.name in whole:
+                record = replace(record, size=world, members=tuple(range(world)))
             case Group():
                 continue  # what is asked of it is refused below
-            case Collective() if each.group not in whole or each.peer >= world:
-                why = f"{each.kind} in a part of the world"
-            case Collective(kind="all_gather") if each.asked < begun:  # as DDP begins
-                each = replace(each, size=each.size // found * world)
-            case Collective() if each.kind not in _SAME_IN_EVERY_WORLD:
-                why = each.kind
+            case Collective() if record.group not in whole or record.peer >= world:
+                why = f"{record.kind} in a part of the world"
+            case Collective(kind="all_gather") if record.asked < begun:  # as DDP begins
+                record = replace(record, size=record.size // found * world)
+            case Collective() if record.kind not in _SAME_IN_EVERY_WORLD:
+                why = record.kind
         if why:
-            where = f" at {each.site}" if isinstance(each, Collective) and each.site else ""
+            where = f" at {record.site}" if isinstance(record, Collective) and record.site else ""
             raise InputError(
                 f"{folder}: computing was measured in a world of {found:,} ranks, not {world:,}, "
                 f"and {why}{where} may depend on it: run the script again"
             )
-        moved.append(each)
+        moved.append(record)
     return moved
 
 

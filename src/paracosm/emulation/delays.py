@@ -78,7 +78,7 @@ def parse_delays(text: str) -> Delays:
         raise InputError(f'delays: "{text}" has {count:,}: give {MOST_DELAYS:,} at most')
     # Rounded, so that a delay of 3 ms is written so.
     steps = np.linspace(first, last, count).tolist()
-    delays = tuple(float(f"{each:.12g}") for each in steps)
+    delays = tuple(float(f"{step:.12g}") for step in steps)
     return Delays(found["kind"], delays if first == 0 else (0.0, *delays), text)
 
 

@@ -140,27 +140,27 @@ class _Calls:
     @cached_property
     def staged(self) -> set[tuple[int, ...]]:
         """The groups in which places differ by the messages that they send and receive."""
-        names = {each.group for each in self.collectives if each.kind in MESSAGES}
+        names = {collective.group for collective in self.collectives if collective.kind in MESSAGES}
         return {self.groups[name] for name in names if not self._is_exchange(name)}
 
     @cached_property
     def roots(self) -> dict[tuple[int, ...], set[int]]:
         """The roots of each group's collectives; none where these have no root."""
         found: dict[tuple[int, ...], set[int]] = {}
-        for each in self.collectives:
-            if each.kind not in MESSAGES:
-                roots = found.setdefault(self.groups[each.group], set())
-                if each.kind in ROOTED and each.peer >= 0:
-                    roots.add(each.peer)
+        for collective in self.collectives:
+            if collective.kind not in MESSAGES:
+                roots = found.setdefault(self.groups[collective.group], set())
+                if collective.kind in ROOTED and collective.peer >= 0:
+                    roots.add(collective.peer)
         return found
 
     @cached_property
     def neighbours(self) -> set[int]:
         """Ranks of another kind with which it exchanges messages."""
         return {
-            each.peer
-            for each in self.collectives
-            if each.kind in MESSAGES and self.groups[each.group] in self.staged
+            collective.peer
+            for collective in self.collectives
+            if collective.kind in MESSAGES and self.groups[collective.group] in self.staged
         }
 
     @cached_property
@@ -205,18 +205,18 @@ class _Calls:
 
 def _calls(records: Sequence[Record]) -> list[_Calls]:
     found: dict[int, _Calls] = {}
-    for each in records:
-        if isinstance(each, Group | Collective | Wait | Iteration):
-            own = found.setdefault(each.rank, _Calls(each.rank))
-            match each:
+    for record in records:
+        if isinstance(record, Group | Collective | Wait | Iteration):
+            own = found.setdefault(record.rank, _Calls(record.rank))
+            match record:
                 case Group():
-                    own.groups[each.name] = each.members
+                    own.groups[record.name] = record.members
                 case Iteration():
-                    own.ends.append(each.end)
+                    own.ends.append(record.end)
                 case Collective():
-                    own.events.append((each.asked, each))
+                    own.events.append((record.asked, record))
                 case Wait():
-                    own.events.append((each.begin, each))
+                    own.events.append((record.begin, record))
     return list(found.values())
 
 
@@ -255,7 +255,7 @@ def _alike(own: _Calls, world: int) -> list[Ints]:
         rows = whole[np.newaxis] if rows is None else rows
         keep = ~np.isin(whole, sorted(roots))
         found += [row[keep] for row in rows if keep.any()]
-    for name in {each.group for each in own.collectives if each.kind in MESSAGES}:
+    for name in {collective.group for collective in own.collectives if collective.kind in MESSAGES}:
         members = own.groups[name]
         if members not in own.staged:
             rows = groups_like(members, world)

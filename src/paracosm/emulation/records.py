@@ -226,8 +226,8 @@ class RecordWriter:
 
 def write_records(records: Sequence[Record], path: Path) -> None:
     writer = RecordWriter(path)
-    for each in records:
-        writer.append(each)
+    for record in records:
+        writer.append(record)
     writer.close()
 
 
@@ -276,7 +276,7 @@ def load_records(path: Path) -> list[Record]:
             if key in seen:
                 raise InputError(f"{where}: number {record.number} of its kind is there twice")
             seen.add(key)
-    groups = {each.name for each in records if isinstance(each, Group)}
+    groups = {record.name for record in records if isinstance(record, Group)}
     for each in records:
         if isinstance(each, Collective) and each.group not in groups:
             raise InputError(f'{path}: a collective of the unknown group "{each.group}"')

@@ -149,8 +149,8 @@ class Periods:
         while True:
             borders = (
                 border
-                for each in periods
-                for border in (each.time, each.end)
+                for period in periods
+                for border in (period.time, period.end)
                 if now < border < found
             )
             found = min(borders, default=found)

@@ -165,7 +165,7 @@ def _is_good_for(
     if any(device.kind != "gpu" for device in devices):
         return recorded_for.device.name == run.device.name
     one, other = (device.compute_capability for device in devices)
-    if recorded.failure or any(each.asks_capability for each in recorded.recordings):
+    if recorded.failure or any(recording.asks_capability for recording in recorded.recordings):
         return one == other
     return has_short_floats(one) == has_short_floats(other)
 
@@ -214,7 +214,7 @@ def _limit(summary: ScriptSummary) -> str:
 
 def _with_frontier(designs: list[PlannedScript]) -> list[PlannedScript]:
     """Mark those that fit and that no other one that fits beats in time and cost."""
-    good = [each for each in designs if each.fits and each.time is not None]
+    good = [design for design in designs if design.fits and design.time is not None]
 
     def is_beaten(one: PlannedScript) -> bool:
         return any(
@@ -224,14 +224,16 @@ def _with_frontier(designs: list[PlannedScript]) -> list[PlannedScript]:
             for each in good
         )
 
-    return [replace(each, is_efficient=each in good and not is_beaten(each)) for each in designs]
+    return [
+        replace(design, is_efficient=design in good and not is_beaten(design)) for design in designs
+    ]
 
 
 def _summary(
     config: ScriptPlanConfig, designs: list[PlannedScript], status: str
 ) -> ScriptPlanSummary:
-    good = [place for place, each in enumerate(designs) if each.fits]
-    batch = next((each.batch for each in designs if each.batch is not None), None)
+    good = [place for place, design in enumerate(designs) if design.fits]
+    batch = next((design.batch for design in designs if design.batch is not None), None)
 
     def quickness(place: int) -> float:
         design = designs[place]

@@ -107,9 +107,9 @@ Times = list[tuple[int, float, str]]
 
 def _times(candidates: Iterable[Candidate], seed: int) -> Times:
     return [
-        (each.design.workers, time, str(each.design))
-        for each in candidates
-        if seed in each.outcomes and (time := each.outcomes[seed].time) is not None
+        (candidate.design.workers, time, str(candidate.design))
+        for candidate in candidates
+        if seed in candidate.outcomes and (time := candidate.outcomes[seed].time) is not None
     ]
 
 
@@ -152,14 +152,16 @@ def _judge(
 def _groups(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     """Return groups of designs that differ only in their learning rate."""
     groups: dict[tuple[int, str], list[Candidate]] = {}
-    for each in candidates:
-        groups.setdefault((each.design.workers, str(each.design.algorithm)), []).append(each)
+    for candidate in candidates:
+        groups.setdefault((candidate.design.workers, str(candidate.design.algorithm)), []).append(
+            candidate
+        )
     return list(groups.values())
 
 
 def _keep_fast(candidates: Sequence[Candidate], seed: int) -> None:
     """Drop designs that reached the target but are best for no number of workers."""
-    reached = [each for each in candidates if each.verdict == "reached"]
+    reached = [candidate for candidate in candidates if candidate.verdict == "reached"]
     time = {id(each): each.outcomes[seed].time_or_never for each in reached}
     for each in reached:
         own = [time[id(o)] for o in reached if o.design.workers == each.design.workers]

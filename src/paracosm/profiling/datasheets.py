@@ -105,7 +105,7 @@ def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
     """
     values = decode_arguments(op.arguments)[0] if op.arguments else []
     tensors = [each for each in _flat(values) if isinstance(each, TensorArgument)]
-    names = [each.dtype for each in tensors if "float" in each.dtype]
+    names = [tensor.dtype for tensor in tensors if "float" in tensor.dtype]
     dtype = (names or ["float32"])[0].partition("_")[0]
     if dtype == "float32" and class_of(op.name) == "convolution" and "tfloat32" in device_dtypes:
         return "tfloat32"
@@ -356,9 +356,9 @@ def common_error(
 def share_of_kernels(graph: Graph, durations: Sequence[Estimate | None]) -> float:
     """Return the share of the time of all nodes that is of kernels timed on the device."""
     times = {
-        code: (each.source, each.duration)
-        for code, each in enumerate(durations)
-        if each is not None
+        code: (duration.source, duration.duration)
+        for code, duration in enumerate(durations)
+        if duration is not None
     }
     return _shares(graph, times).get(KNOWN["timed"], 0.0)
 

@@ -136,8 +136,8 @@ def replay_traces(
         raise InputError(f"{paths[0]}: everything in the trace takes no time")
     texts = ["unchanged", *(change.text for change in asked), "; ".join(what_ifs)]
     unchanged, *scenarios = (
-        Scenario(text, joined_outcomes(each), played)
-        for text, each, played in zip(texts, outcomes, times, strict=False)
+        Scenario(text, joined_outcomes(outcome), played)
+        for text, outcome, played in zip(texts, outcomes, times, strict=False)
     )
     return Replays(
         traced=first,
@@ -166,7 +166,7 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
         iteration_time=replays.measured.iteration_time,
         behind=replays.measured.behind,
         replayed=replace(_scenario(replays, replays.unchanged), error=replays.error),
-        what_ifs=[_scenario(replays, each) for each in replays.scenarios],
+        what_ifs=[_scenario(replays, scenario) for scenario in replays.scenarios],
         together=None if replays.together is None else _scenario(replays, replays.together),
         clocks_moved={str(rank): seconds for rank, seconds in traced.moved.items()},
         steps_left_out={str(step): why for step, why in sorted(replays.account.steps.items())},
@@ -204,8 +204,8 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
         if outcome.iteration_time
         else None,
         breakdown={
-            str(rank.rank): asdict(each)
-            for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
+            str(rank.rank): asdict(breakdown)
+            for rank, breakdown in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
         straggler=None if outcome.straggler is None else asdict(outcome.straggler),
         bottleneck=bottleneck_of(

@@ -73,7 +73,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
     _number(trace, window, spans, device, threads)
-    segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
+    segments = [*device.segments, *(segment for thread in threads.values() for segment in thread)]
     main_segments = threads.get(window.thread, [])
     first_from = _Edges(main_segments).first_from
     return Segments(

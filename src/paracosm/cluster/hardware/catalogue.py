@@ -375,7 +375,7 @@ def find_hardware(name: str | Path) -> Hardware:
 def not_in_catalogue(name: str) -> InputError:
     words = set(name.lower().replace("-", " ").replace("_", " ").split())
     names = hardware_names()
-    alike = [each for each in names if words & set(each.split("-"))]
+    alike = [name for name in names if words & set(name.split("-"))]
     nearest = unknown("hardware", name.lower(), names)
     hint = f'unknown hardware "{name}": did you mean {", ".join(alike[:4])}?' if alike else nearest
     return InputError(f"{hint} paracosm hardware add FILE adds a datasheet")

@@ -140,6 +140,6 @@ def _read(value: Any) -> Any:
 AssumptionField = Annotated[
     tuple[Assumption, ...],
     BeforeValidator(_read),
-    PlainSerializer(lambda assumptions: [str(each) for each in assumptions]),
+    PlainSerializer(lambda assumptions: [str(assumption) for assumption in assumptions]),
 ]
 """The field `assume` of a configuration."""

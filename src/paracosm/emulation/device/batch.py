@@ -116,7 +116,7 @@ def _weight_of(op: Op) -> tuple[int, ...]:
 
 def _tensors_of(op: Op) -> list[TensorArgument]:
     values = decode_arguments(op.arguments)[0] if op.arguments else []
-    return [each for each in values if isinstance(each, TensorArgument)]
+    return [value for value in values if isinstance(value, TensorArgument)]
 
 
 def _text(shape: Sequence[int]) -> str:

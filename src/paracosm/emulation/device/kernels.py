@@ -98,8 +98,8 @@ def _cast(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tensors
     dtype = torch.get_autocast_dtype("cuda")
     return tuple(
-        each.to(dtype) if each.is_floating_point() and each.dtype != torch.float64 else each
-        for each in tensors
+        tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
+        for tensor in tensors
     )
 
 

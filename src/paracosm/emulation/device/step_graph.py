@@ -332,7 +332,7 @@ def _work(nodes: Sequence[Node], part: range) -> int:
 
 
 def _placed(dependencies: Iterable[int], place: Mapping[int, int], own: int) -> tuple[int, ...]:
-    places = (place[each] for each in dependencies if each in place)
+    places = (place[dependency] for dependency in dependencies if dependency in place)
     return tuple(sorted(number for number in places if number < own))
 
 

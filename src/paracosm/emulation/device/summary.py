@@ -175,7 +175,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
     time = whole.iteration_time
     waits = sum(breakdown[part] for part in _WAITS)
     capacity = int(config.device.device.memory)
-    uses = [memory_use(each, capacity) for each in whole.recordings]
+    uses = [memory_use(recording, capacity) for recording in whole.recordings]
     fullest = max(range(len(uses)), key=lambda place: uses[place].total)
     use = uses[fullest]
     computing = iteration.code[iteration.kind == OP]
@@ -187,7 +187,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
         world_size=config.world,
         hardware=config.device.name,
         node=_node(config),
-        rank=[each.rank for each in whole.recordings],
+        rank=[recording.rank for recording in whole.recordings],
         iterations=len(recording.steps),
         iteration_time=time,
         interval=Interval(low=whole.interval[0], high=whole.interval[1]),
@@ -207,7 +207,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             overhead=use.overhead,
             capacity=capacity,
             verdict=use.verdict,
-            modules=[asdict(each) for each in use.modules],
+            modules=[asdict(module) for module in use.modules],
             retries=use.retries,
             savings=_savings(config, whole, fullest, use),
         ),

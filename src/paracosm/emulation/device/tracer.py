@@ -278,7 +278,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind is None:
             kind = self._described(func, args, kwargs, result, effects, arguments)
             self._kinds[func, arguments] = kind
-        outputs = [each for each in effects.outputs if isinstance(each, FakeTensor)]
+        outputs = [output for output in effects.outputs if isinstance(output, FakeTensor)]
         mutated = [each for each in effects.mutated if isinstance(each, FakeTensor)]
         if len(mutated) < len(effects.mutated):
             self.values.assume(_KEPT)
@@ -317,7 +317,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = worked_out(self._device, func, args, kwargs)
         effects = effects_of(func, args, kwargs, result)
         outputs, mutated = (
-            [each for each in tensors if isinstance(each, FakeTensor)]
+            [tensor for tensor in tensors if isinstance(tensor, FakeTensor)]
             for tensors in (effects.outputs, effects.mutated)
         )
         self.values.follow(func, args, kwargs, outputs, mutated)

@@ -40,7 +40,7 @@ def sentence(summary: ScriptSummary) -> str:
         f"Memory: {format_size(memory.allocated)} allocated, about {reserved} reserved of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
-    advice = " ".join(f"{_upper(_saving(each))}." for each in memory.savings)
+    advice = " ".join(f"{_upper(_saving(saving))}." for saving in memory.savings)
     recorded = ""
     if summary.recording is not None:
         seconds = format_duration(summary.recording["seconds"])

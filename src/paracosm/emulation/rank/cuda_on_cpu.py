@@ -97,7 +97,7 @@ def _translate_tensors(cpu_for: Call) -> None:
         setattr(owner, name, translated)
         builtins[id(translated)] = builtins.get(id(call))
 
-    makers = [name for each in constructors if hasattr(torch, name := each.__name__)]
+    makers = [name for constructor in constructors if hasattr(torch, name := constructor.__name__)]
     for name in (*makers, *(f"{name}_like" for name in _LIKE)):
         translate(torch, name)
     for name in ("to", *(f"new_{name}" for name in _NEW)):

@@ -24,7 +24,9 @@ def synchronise_on_cpu() -> None:
     _LIBRARY.append(library)
     forward = SyncBatchNorm.forward
     # It names the devices that it works on.
-    names = tuple("cpu" if each == "cuda" else each for each in forward.__code__.co_consts)
+    names = tuple(
+        "cpu" if co_const == "cuda" else co_const for co_const in forward.__code__.co_consts
+    )
     forward.__code__ = forward.__code__.replace(co_consts=names)
 
 

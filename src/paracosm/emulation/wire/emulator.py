@@ -142,7 +142,7 @@ class Emulator:
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
                 elif is_open and any(
-                    each.due or each.due_in for each in operation.channels.values()
+                    channel.due or channel.due_in for channel in operation.channels.values()
                 ):
                     continue  # an instant is known at which one of its messages goes on
                 elif is_open and now - last > _STALL and operation.slot not in state.told:
@@ -462,7 +462,7 @@ class Emulator:
         channels, reals = operation.channels.values(), operation.reals
         if operation.is_under_way:
             return
-        if any(each.is_open or each.accepted > each.arrived for each in channels):
+        if any(channel.is_open or channel.accepted > channel.arrived for channel in channels):
             return
         if all(real in reals and operation.is_complete(real) for real in state.group.real):
             self._finish(state, operation)

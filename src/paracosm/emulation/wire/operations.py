@@ -281,7 +281,9 @@ class Operation:
         return self._moved(real) == self.expected(real) and not is_open
 
     def _channels_of(self, real: int) -> list[Channel]:
-        return [each for each in self.channels.values() if each.connection.pair.real == real]
+        return [
+            channel for channel in self.channels.values() if channel.connection.pair.real == real
+        ]
 
     def _moved(self, real: int) -> tuple[int, int]:
         mine = self._channels_of(real)

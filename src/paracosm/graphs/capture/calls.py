@@ -281,7 +281,7 @@ def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]
 
 def _bytes(tensors: Sequence[Tensor], most: int | None = None) -> int:
     limit = math.inf if most is None else most
-    return sum(int(min(_elements(each), limit)) * each.element_size() for each in tensors)
+    return sum(int(min(_elements(tensor), limit)) * tensor.element_size() for tensor in tensors)
 
 
 def _elements(tensor: Tensor) -> int:
@@ -294,7 +294,7 @@ def _elements(tensor: Tensor) -> int:
 
 
 def _shapes(args: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    return [tuple(each.shape) if isinstance(each, Tensor) else None for each in args]
+    return [tuple(argument.shape) if isinstance(argument, Tensor) else None for argument in args]
 
 
 _GATHERS = frozenset(

@@ -150,7 +150,7 @@ def _sentence(
 ) -> str:
     """State where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
-        point = next(each for each in points if each.throughput.workers == saturated.workers)
+        point = next(point for point in points if point.throughput.workers == saturated.workers)
         more = max(row.steps_per_second or 0.0 for row in rows if row.workers > saturated.workers)
         gain = max(0.0, more / (saturated.steps_per_second or 1.0) - 1)
         return (

@@ -317,7 +317,7 @@ def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
             "smallest": min(timing.size for timing in members),
             "largest": max(timing.size for timing in members),
             "highest_bandwidth": max(
-                (each.bandwidth for each in members if each.time.median > 0), default=None
+                (member.bandwidth for member in members if member.time.median > 0), default=None
             ),
         }
         for (kind, scenario, ranks), members in ways.items()

@@ -134,7 +134,7 @@ class NamedKernels:
             return pattern in name.lower()
         own = _own_name(name)
         names = (name.lower(), own, own.rpartition("::")[2])
-        return any(fnmatch.fnmatchcase(each, pattern) for each in names)
+        return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
     def kind_of(self, name: str) -> str:
         for pattern, kind in self.patterns:

@@ -176,7 +176,10 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
     streams = _Streams(trace, spans)
     if len(streams.order) < 2:
         return {}
-    if any(each.kind == "stream wait event" for each in trace.synchronisations.values()):
+    if any(
+        synchronisation.kind == "stream wait event"
+        for synchronisation in trace.synchronisations.values()
+    ):
         streams.add_recorded()
     elif not trace.synchronisations:
         streams.add_after_calls()

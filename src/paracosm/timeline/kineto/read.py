@@ -333,7 +333,7 @@ class KinetoFile:
                 )
             setattr(self, key, number)
         self._base = number_of(header.get("baseTimeNanoseconds"), 0)
-        waits = any(isinstance(each, Synchronisation) for each in self._details)
+        waits = any(isinstance(detail, Synchronisation) for detail in self._details)
         missing = {
             "distributedInfo: which rank this is": "rank" not in distributed,
             f"correlation of {self._uncorrelated:,} spans of the device": self._uncorrelated,
@@ -511,7 +511,7 @@ class KinetoFile:
             rank=self.rank,
             world_size=self.world_size,
             origin=origin + self._base,
-            names=tuple(each.encode("utf-8", "replace").decode() for each in self._names),
+            names=tuple(name.encode("utf-8", "replace").decode() for name in self._names),
             lanes=tuple(self._lanes),
             begin=(begin - origin) * 1e-9,
             end=(begin + duration - origin) * 1e-9,

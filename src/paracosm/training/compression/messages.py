@@ -208,7 +208,7 @@ class _Wanted:
 
 def _compress(messages: Sequence[Message], memory: Memory) -> None:
     first = messages[0]
-    vectors = [each.outbox.vector(each) for each in messages]
+    vectors = [message.outbox.vector(message) for message in messages]
     rng = first.outbox.generator(first)
     decoded: list[list[Any]] = [[] for _ in messages]
     for number, (part, shapes) in enumerate(zip(first.parts, first.shapes, strict=True)):

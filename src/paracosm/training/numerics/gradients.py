@@ -338,7 +338,7 @@ class Private:
         total = 0.0
         for begin in range(0, len(examples), most):
             chosen = examples[begin : begin + most]
-            expanded = [each.expand(len(chosen), *each.shape) for each in tensors]
+            expanded = [tensor.expand(len(chosen), *tensor.shape) for tensor in tensors]
             losses, found = self._vectorised.differentiate(expanded, chosen[:, None])
             total += float(losses.sum())
             norms = torch.stack([each.flatten(1).norm(dim=1) for each in found]).norm(dim=0)

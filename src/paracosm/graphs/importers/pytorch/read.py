@@ -224,7 +224,7 @@ def flops_of(call: ObservedCall) -> int:
     except _WRONG_SHAPES:
         return 0
     tensors = (call.inputs, call.outputs)
-    return elementwise_flops(shape for each in tensors for shape in _tensor_shapes(each))
+    return elementwise_flops(shape for tensor in tensors for shape in _tensor_shapes(tensor))
 
 
 def _tensor_shapes(tensors: Any) -> Iterator[list[int]]:

@@ -109,7 +109,7 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
     inputs = trace.inputs.get(row)
     if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
         sizes = inputs.shapes[0]
-        if isinstance(sizes, list) and all(type(each) is int for each in sizes):
+        if isinstance(sizes, list) and all(type(size) is int for size in sizes):
             shape, dtype = tuple(sizes), inputs.types[0]
             item = bytes_of(dtype)
             size = math.prod(shape) * item if item > 0 else -1
@@ -168,11 +168,11 @@ def _merged(
 ) -> list[Gradient]:
     first, last = passes[0], passes[-1]
     shapes = [gradient.shape for gradient in first]
-    for each in passes[1:]:
-        if [gradient.shape for gradient in each] != shapes:
+    for pass_ in passes[1:]:
+        if [gradient.shape for gradient in pass_] != shapes:
             raise InputError(
                 f"{trace.path}: step {step.number} has {len(passes)} backward passes, of "
-                f"{len(first)} and {len(each)} gradients that differ: a profile needs steps with "
+                f"{len(first)} and {len(pass_)} gradients that differ: a profile needs steps with "
                 "one loss"
             )
     return [replace(begun, ready=ended.ready) for begun, ended in zip(first, last, strict=True)]
@@ -335,11 +335,12 @@ def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
     """Return the parameter of each gradient, with the name of the op that takes it."""
     return tuple(
         Parameter(
-            f"{each.consumer_name.removeprefix('aten::') or 'parameter'} {_written(each.shape)}",
-            each.shape or (),
-            each.size,
+            f"{gradient.consumer_name.removeprefix('aten::') or 'parameter'} "
+            f"{_written(gradient.shape)}",
+            gradient.shape or (),
+            gradient.size,
         )
-        for each in gradients
+        for gradient in gradients
     )
 
 

@@ -106,7 +106,7 @@ def job_profile_of_trace(
             "updates": "the optimizer's seconds by bytes"
             if usual.has_optimizer
             else "no optimizer in the trace: they take no time",
-            "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
+            "placed": dict(sorted(Counter(gradient.how for gradient in usual.gradients).items())),
             "missing": list(trace.missing),
             "notes": [
                 *trace.notes,
@@ -174,12 +174,12 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
     passes its need on to the next segment; a device's gradient is ready after all before it."""
     segments = list(enumerate(step.segments))
     needed = [
-        next((at for at, segment in segments if segment.returned > each.needed), 0)
-        for each in gradients
+        next((at for at, segment in segments if segment.returned > gradient.needed), 0)
+        for gradient in gradients
     ]
     made = [
-        max((at for at, segment in segments if segment.called < each.ready), default=0)
-        for each in gradients
+        max((at for at, segment in segments if segment.called < gradient.ready), default=0)
+        for gradient in gradients
     ]
     return Placement(tuple(needed), tuple(made))
 
@@ -187,7 +187,7 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
     """Return the first size of the first layer's input, if a loss has so many rows, else None. For
     sequences, whose loss has a row per token, shapes do not determine the batch."""
-    known = [each for each in gradients if each.shape and each.consumer >= 0]
+    known = [gradient for gradient in gradients if gradient.shape and gradient.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
         return None
@@ -244,11 +244,11 @@ def _plan(
     work.append(("host", "Host"))
     count, segments = len(parameters), list(op_of)
     needed = [
-        op_of[next((each for each in segments if each >= at), segments[-1])]
+        op_of[next((segment for segment in segments if segment >= at), segments[-1])]
         for at in placement.needed_by
     ]
     made = [
-        op_of[next((each for each in reversed(segments) if each <= at), segments[0])]
+        op_of[next((segment for segment in reversed(segments) if segment <= at), segments[0])]
         for at in placement.made_by
     ]
     pulled = np.argsort(needed, kind="stable")

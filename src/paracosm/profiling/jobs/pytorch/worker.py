@@ -68,7 +68,7 @@ class Worker:
         self.parameters = trained(workload)
         self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}
         self._workload = workload
-        layers = {each.begin.what for each in self.segments if each.begin.kind == "layer"}
+        layers = {segment.begin.what for segment in self.segments if segment.begin.kind == "layer"}
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
     def step(self) -> Step:

@@ -283,7 +283,7 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
     sent: list[Sent] = []
     between = [0, 0]
     for transfer in structure.transfers:
-        received = {edge: each for edge, each in reference.receives.items()
+        received = {edge: receive for edge, receive in reference.receives.items()
                     if edge[:3] == (transfer.source, transfer.target, transfer.tensor)}  # fmt: skip
         if not received and not transfer.receivers:
             continue
@@ -301,8 +301,8 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
             ends = times[number] if times else float("inf")
             senders = _last_before(transfer.senders, ends, reference)
             receivers = frozenset(column[key] for key in by_number.get(number, ()))
-            for each in receivers:
-                waits[each].add(len(keys) + len(sent))
+            for receiver in receivers:
+                waits[receiver].add(len(keys) + len(sent))
             makers = frozenset(column[key] for key in senders)
             sent.append(Sent(transfer, number, size, makers, receivers))
     return Columns(
