@@ -433,11 +433,11 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
     usual = np.flatnonzero(~special)
     _, examples = np.unique(np.where(kind, load, 0.0)[usual], return_index=True)
     pairs = np.concatenate((usual[examples], np.flatnonzero(special)))
-    found = [
+    links = [
         _link(cluster, int(sources[pair]), int(targets[pair])).shared(float(load[pair]))
         for pair in pairs
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(links))
 
 
 def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:

@@ -71,18 +71,18 @@ def missing_kinds(records: Sequence[Record], world: int) -> set[int]:
 
     Those that a recorded rank meets come before those of which nothing is known.
     """
-    calls = _calls(records)
-    ranks = {own.rank for own in calls}
-    met = {rank for own in calls for rank in own.unlike} - ranks
+    calls_of_ranks = _calls(records)
+    ranks = {calls.rank for calls in calls_of_ranks}
+    met = {rank for calls in calls_of_ranks for rank in calls.unlike} - ranks
     if met:
         return met
-    unknown = np.flatnonzero(_known_kinds(calls, world) < 0)
+    unknown = np.flatnonzero(_known_kinds(calls_of_ranks, world) < 0)
     return {int(unknown[0])} if len(unknown) else set()
 
 
 def met_by_messages(records: Sequence[Record]) -> dict[int, set[int]]:
     """Return the ranks of another kind that each recorded rank exchanges messages with."""
-    return {own.rank: own.neighbours for own in _calls(records)}
+    return {calls.rank: calls.neighbours for calls in _calls(records)}
 
 
 def kind_of_each(records: Sequence[Record], world: int) -> Ints:
@@ -90,9 +90,9 @@ def kind_of_each(records: Sequence[Record], world: int) -> Ints:
 
     A rank of which nothing is known is like the nearest recorded one before it.
     """
-    calls = _calls(records)
-    found = _known_kinds(calls, world)
-    ranks = np.array(sorted(own.rank for own in calls), dtype=np.int64)
+    calls_of_ranks = _calls(records)
+    found = _known_kinds(calls_of_ranks, world)
+    ranks = np.array(sorted(calls.rank for calls in calls_of_ranks), dtype=np.int64)
     before = np.maximum(np.searchsorted(ranks, np.arange(world), side="right") - 1, 0)
     return np.where(found < 0, ranks[before], found)
 
@@ -207,34 +207,34 @@ def _calls(records: Sequence[Record]) -> list[_Calls]:
     found: dict[int, _Calls] = {}
     for record in records:
         if isinstance(record, Group | Collective | Wait | Iteration):
-            own = found.setdefault(record.rank, _Calls(record.rank))
+            calls = found.setdefault(record.rank, _Calls(record.rank))
             match record:
                 case Group():
-                    own.groups[record.name] = record.members
+                    calls.groups[record.name] = record.members
                 case Iteration():
-                    own.ends.append(record.end)
+                    calls.ends.append(record.end)
                 case Collective():
-                    own.events.append((record.asked, record))
+                    calls.events.append((record.asked, record))
                 case Wait():
-                    own.events.append((record.begin, record))
+                    calls.events.append((record.begin, record))
     return list(found.values())
 
 
-def _known_kinds(calls: Sequence[_Calls], world: int) -> Ints:
+def _known_kinds(calls_of_ranks: Sequence[_Calls], world: int) -> Ints:
     """Return the recorded rank that each rank is like, or -1."""
     found = np.full(world, -1, dtype=np.int64)
-    for own in calls:
+    for own in calls_of_ranks:
         found[own.rank] = own.rank
-    for own in calls:
+    for own in calls_of_ranks:
         for members in own.staged:
             rows = groups_like(members, world)
             if rows is None:
                 continue
-            for other in calls:
+            for other in calls_of_ranks:
                 if other.rank in members:
                     column = rows[:, sorted(members).index(other.rank)]
                     found[column[found[column] < 0]] = other.rank
-    alike = [row for own in calls for row in _alike(own, world)]
+    alike = [row for calls in calls_of_ranks for row in _alike(calls, world)]
     changed = True
     while changed:
         changed = False

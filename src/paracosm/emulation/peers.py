@@ -206,8 +206,8 @@ class Peers:
         if len(self._collectives) >= _MOST_AT_A_TIME:
             del self._collectives[next(iter(self._collectives))]
         self._count += 1
-        self._collectives[asked] = found = _Collective(self._count, computed, jitter)
-        return found
+        self._collectives[asked] = collective = _Collective(self._count, computed, jitter)
+        return collective
 
     def _draw_late(self) -> None:
         self._late[:] = 0.0

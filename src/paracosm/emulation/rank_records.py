@@ -72,11 +72,11 @@ def _of_rank(rank: int, records: Sequence[Record]) -> RankRecords:
     def own(kind: type[One]) -> list[One]:
         return [record for record in records if isinstance(record, kind) and record.rank == rank]
 
-    groups = {each.name: each for each in own(Group)}
+    groups = {group.name: group for group in own(Group)}
     return RankRecords(
         rank,
         tuple(sorted(own(Collective), key=lambda each: (each.asked, each.group, each.number))),
-        _pairs(sorted((each.begin, each.end) for each in own(Wait))),
+        _pairs(sorted((wait.begin, wait.end) for wait in own(Wait))),
         tuple(sorted(own(Iteration), key=lambda each: each.number)),
         tuple(groups.values()),
     )

@@ -287,12 +287,12 @@ def _checked(found: Any, where: str) -> Record:
     """Return the record that a line holds."""
     kind = _LETTERS.get(str(found[0])) if isinstance(found, list) and found else None
     known = [] if kind is None else dataclasses.fields(kind)
-    needed = sum(each.default is dataclasses.MISSING for each in known)
+    needed = sum(field.default is dataclasses.MISSING for field in known)
     if kind is None or not needed < len(found) <= len(known) + 1:
         raise InputError(f"{where}: no record of an emulated job")
-    for each, value in zip(known, found[1:], strict=False):
-        if not _fits(str(each.type), value) and (each.name, value) != ("timeout", inf):
-            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {each.name}")
+    for field, value in zip(known, found[1:], strict=False):
+        if not _fits(str(field.type), value) and (field.name, value) != ("timeout", inf):
+            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {field.name}")
     record = _read(found)
     match record:
         case Collective(asked=begin, done=end) | Wait(begin=begin, end=end) if end < begin:

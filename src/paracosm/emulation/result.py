@@ -186,7 +186,7 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
     """
     timeline = Timeline()
     found = by_rank(records)
-    start = min((each.first for each in found), default=np.inf)
+    start = min((records.first for records in found), default=np.inf)
     for own in found:
         if np.isfinite(own.first):
             _add(timeline, own, start)
@@ -204,8 +204,8 @@ def _add(timeline: Timeline, own: RankRecords, start: float) -> None:
     words = [*(f"wait for {_name(result)}" for result in results), "wait for collective"]
     last = np.searchsorted(done, until, side="right") - 1
     known = (last >= 0) & (done[last] >= since) if len(done) else np.zeros(len(last), dtype=bool)
-    what = Labels(np.where(known, last, len(results)), words)
-    timeline.extend(node, "wait", what, since - start, until - start)
+    labels = Labels(np.where(known, last, len(results)), words)
+    timeline.extend(node, "wait", labels, since - start, until - start)
     for collective in own.collectives:
         resource = f"comm {collective.group} {collective.worker}"
         timeline.span(

@@ -42,7 +42,7 @@ def summarise(
     is None if the script was interrupted.
     """
     found = by_rank(records, config.rank)
-    numbers = [_numbers(each) for each in found]
+    numbers = [_numbers(records) for records in found]
     times = [own["iteration_time"] for own in numbers]
     slowness = [-1.0 if time is None else float(time.median) for time in times]
     top = slowness.index(max(slowness))
@@ -55,8 +55,8 @@ def summarise(
     several = len(found) > 1
     shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
     ranks = [
-        {"rank": each.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
-        for each, own in zip(found, numbers, strict=True)
+        {"rank": records.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
+        for records, own in zip(found, numbers, strict=True)
     ]
     backend, composed = config.mode == "backend", is_measured(measured)
     noise = _noise(measured if composed else (), times[top])

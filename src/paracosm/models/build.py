@@ -203,7 +203,7 @@ def _mean_output(outputs: Any) -> Tensor:
     loss = _loss_in(outputs)
     if loss is not None:
         return loss
-    tensors = [each for each in _tensors_in(outputs) if each.is_floating_point()]
+    tensors = [tensor for tensor in _tensors_in(outputs) if tensor.is_floating_point()]
     if not tensors:
         raise InputError(
             f"the model returns {type(outputs).__name__}, without a tensor of fractions: return a "

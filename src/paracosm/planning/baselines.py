@@ -76,7 +76,7 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
     shares = _shares(single)
     signal, variance = np.array(single.noise, dtype=np.float64).T
     whole = GradientNoise(float(shares @ signal), float(shares @ variance))
-    pieces = efficiency([each.scale for each in single.noise], single.batch, batch)
+    pieces = efficiency([noise.scale for noise in single.noise], single.batch, batch)
     seconds = single.batch * single.updates / examples_per_second
     return Baselines(
         constant_updates=seconds,

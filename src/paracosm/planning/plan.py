@@ -260,7 +260,7 @@ def _planned(
         steepness=None,
         steepest=None,
         is_efficient=False,
-        effective=_median([each.effective for each in ran if each.effective is not None]),
+        effective=_median([outcome.effective for outcome in ran if outcome.effective is not None]),
     )
 
 

@@ -147,11 +147,11 @@ def _recorded(
     known: list[tuple[DeviceEmulateConfig, Recorded]] = []
     quiet = Hooks(announce=hooks.announce)
     for run in config.runs:
-        found = next((made for one, made in known if _is_good_for(one, made, run)), None)
-        if found is None:
-            found = record_script(run, seed, quiet)
-            known.append((run, found))
-        yield run, found
+        recorded = next((made for one, made in known if _is_good_for(one, made, run)), None)
+        if recorded is None:
+            recorded = record_script(run, seed, quiet)
+            known.append((run, recorded))
+        yield run, recorded
 
 
 def _is_good_for(
@@ -218,10 +218,10 @@ def _with_frontier(designs: list[PlannedScript]) -> list[PlannedScript]:
 
     def is_beaten(one: PlannedScript) -> bool:
         return any(
-            (each.time, each.cost) != (one.time, one.cost)
-            and (each.time or 0.0) <= (one.time or 0.0)
-            and (each.cost or 0.0) <= (one.cost or 0.0)
-            for each in good
+            (script.time, script.cost) != (one.time, one.cost)
+            and (script.time or 0.0) <= (one.time or 0.0)
+            and (script.cost or 0.0) <= (one.cost or 0.0)
+            for script in good
         )
 
     return [

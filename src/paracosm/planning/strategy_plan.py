@@ -134,13 +134,13 @@ class StrategyPlanConfig(FailureFields):
             "strategy": "auto",
             "workers": (self.numbers[-1],),
         }
-        found = validated(PredictConfig, asked, "plan")
-        if found.catalogued is None:
+        config = validated(PredictConfig, asked, "plan")
+        if config.catalogued is None:
             raise InputError(
-                f"hardware: {found.db} in this folder has timings of {self.hardware}, and a plan "
+                f"hardware: {config.db} in this folder has timings of {self.hardware}, and a plan "
                 "goes by datasheets: run it in another folder"
             )
-        return found
+        return config
 
     @property
     def transformer(self) -> Transformer:

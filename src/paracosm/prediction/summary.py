@@ -71,7 +71,7 @@ def of_graph(prediction: Prediction) -> dict[str, Any]:
         "coverage": dict(prediction.coverage),
         "estimated_ops": _estimated(prediction),
         "baselines": dict(prediction.baselines),
-        "largest": [asdict(each) for each in prediction.largest],
+        "largest": [asdict(contribution) for contribution in prediction.largest],
         "nodes": len(prediction.graph),
         "distinct_ops": len(prediction.graph.ops),
         "untimed": list(prediction.untimed),

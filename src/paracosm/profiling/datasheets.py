@@ -167,13 +167,13 @@ def durations_on(
             time = OpTime(time.seconds * timed.time, timed.spread, "measured")
         times[code] = kind, time
     shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
-    found: list[Estimate | None] = [None] * len(graph.ops)
+    estimates: list[Estimate | None] = [None] * len(graph.ops)
     for code, (kind, time) in times.items():
         left = min(abs(1 - correction.shares.get(kind, 0.0) / shares[kind]), 1.0)
-        found[code] = estimate_around(
+        estimates[code] = estimate_around(
             math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
         )
-    return found
+    return estimates
 
 
 def _launched(op: Op, hardware: Hardware) -> OpTime | None:
@@ -379,7 +379,11 @@ def corrected_by(
     if not (seconds > 0 and math.isfinite(seconds)):
         raise InputError(f"measured: {origin}: a time above 0 is needed")
     known = enumerate(durations)
-    times = {code: (each.method, each.duration) for code, each in known if each is not None}
+    times = {
+        code: (estimate.method, estimate.duration)
+        for code, estimate in known
+        if estimate is not None
+    }
     return Correction(seconds / predicted, origin, _shares(graph, times))
 
 

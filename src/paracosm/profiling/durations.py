@@ -94,13 +94,13 @@ def environment_of(path: Path, hardware: Hardware, *, strict: bool = False) -> E
     if not named and held and (strict or len(held) > 1):
         raise InputError(
             f"{path}: no timings of {hardware.device.title}: it has those of "
-            f"{_environment_list([each for each, _ in held], None)}"
+            f"{_environment_list([environment for environment, _ in held], None)}"
         )
     if strict and len(named) > 1:
         raise InputError(
             f"{path}: timings of {hardware.device.title} in several environments: "
-            f"{_environment_list([each for each, _ in named], None)}: time the ops of one into a "
-            "database of their own"
+            f"{_environment_list([environment for environment, _ in named], None)}: "
+            "time the ops of one into a database of their own"
         )
     return choose_environment(named or held, None, "", str(path))
 
@@ -211,7 +211,7 @@ def find_durations(
     timings, warm = speeds.applied(timings), speeds.applied(warm)
     # In a row, short ops take as long as the host takes to issue them; one with cold data is issued
     # while the device is busy, and says nothing of that. A view moves no memory.
-    launch = min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
+    launch = min((timing.duration for timing in warm if timing.op.bytes_written > 0), default=None)
     return Found(
         durations=_estimates(graph, timings, estimator, seed),
         profiled=profiled,

@@ -63,7 +63,7 @@ def choose_attention_as_gpus(capability: tuple[int, int]) -> None:
         query, key, value = _cast(query, key, value)
         flags: Any = torch.backends.cuda
         needs_gradient = torch.is_grad_enabled() and any(
-            each.requires_grad for each in (query, key, value)
+            tensor.requires_grad for tensor in (query, key, value)
         )
         fits = query.dtype in _SHORT and query.shape[-1] <= _WIDEST
         if has_flash and fits and attn_mask is None and flags.flash_sdp_enabled():

@@ -244,7 +244,7 @@ def load_recordings(folder: Path) -> list[Recording]:
 
 def _check_effect(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> None:
     check_effect((op for recording in recordings for op in recording.ops), config.cost)
-    names = {each.text for recording in recordings for each in recording.assumed}
+    names = {assumption.text for recording in recordings for assumption in recording.assumed}
     idle = without_effect(config.assume, names)
     if idle is not None:
         raise InputError(

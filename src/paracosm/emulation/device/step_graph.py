@@ -66,8 +66,8 @@ class StepGraph:
         if root is not None:
             self._paths = ModulePaths(root)
             for name, part in root.named_modules():
-                own = _on_device(part.parameters(recurse=False))
-                ledger.belong(own, _WRAPPERS.sub("", name))
+                tensors = _on_device(part.parameters(recurse=False))
+                ledger.belong(tensors, _WRAPPERS.sub("", name))
         self._followed.enter_context(self._paths.followed())
         self._followed.enter_context(ledger.resizing_followed())
 

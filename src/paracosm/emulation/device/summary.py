@@ -211,7 +211,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             retries=use.retries,
             savings=_savings(config, whole, fullest, use),
         ),
-        assumed=[asdict(each) for each in recording.assumed],
+        assumed=[asdict(assumption) for assumption in recording.assumed],
         durations=_origins(config, recording, durations, use.overhead) | _batch_origin(batch),
         notes=_notes(recorded, recording),
         wall_time=recorded.wall_time,
@@ -258,7 +258,7 @@ def _savings(
         return costs.of(call, recording.groups[call.group], recording.rank)
 
     found = savings(recording, use, whole.durations[place].seconds, seconds_of)
-    return [asdict(each) for each in found]
+    return [asdict(saving) for saving in found]
 
 
 def failed_summary(config: DeviceEmulateConfig, recorded: Recorded) -> ScriptSummary:

@@ -128,7 +128,7 @@ def _verdict(summary: Mapping[str, Any]) -> str | None:
 def _tables(summary: Any) -> list[Table]:
     total = sum(summary["by_class"].values()) or 1.0
     memory = summary.get("memory")
-    found = [
+    tables = [
         table(
             "Ops by class",
             list(summary["by_class"].items()),
@@ -195,7 +195,7 @@ def _tables(summary: Any) -> list[Table]:
             },
         ),
     ]
-    return [each for each in found if each.rows]
+    return [table for table in tables if table.rows]
 
 
 def _bytes(size: int) -> str | None:

@@ -125,12 +125,12 @@ class Emulator:
 
     def _operations(self, state: GroupState) -> list[Operation]:
         """Return all operations of a group under way, those answered elsewhere as they stand."""
-        found = list(state.operations.values())
+        operations = list(state.operations.values())
         if self._answers is not None and state.answered is not None:
             under_way = self._answers.under_way()
-            mine = [each for each in under_way if each.group == state.answered]
-            found += [as_operation(state, each, self._peers) for each in mine]
-        return found
+            mine = [snapshot for snapshot in under_way if snapshot.group == state.answered]
+            operations += [as_operation(state, snapshot, self._peers) for snapshot in mine]
+        return operations
 
     def check_progress(self) -> None:
         """End operations whose end is not visible, and report those that make no progress."""

@@ -67,7 +67,7 @@ def effects_of(
     """Return the tensors of a call, with their roles from its schema."""
     inputs: list[Tensor] = []
     mutated: list[Tensor] = []
-    values = [each._values().numel() for each in sparse_ones((args, kwargs.values(), outputs))]
+    values = [tensor._values().numel() for tensor in sparse_ones((args, kwargs.values(), outputs))]
     if str(func.overloadpacket) == "aten.lift_fresh":  # it was made outside of the dispatcher
         return Effects([], [], list(strided_parts(outputs)))
     changed = _CHANGED.get(str(func.overloadpacket), frozenset())

@@ -225,7 +225,7 @@ def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = Fal
     whole &= work.graph.bytes_written[first] >= size  # its output, not what it keeps besides
     shared = of_split & ~whole
     if along_sequence:
-        sums = {row: _along_sequence(each) for row, each in sums.items()}
+        sums = {row: _along_sequence(layer_sums) for row, layer_sums in sums.items()}
     parts = np.round(size[shared] * share[first[shared]], 6)  # 1/3 of 99 is 33, not 34
     size[shared] = np.ceil(parts)
     every = np.arange(len(duration)) >= layers.optimizer

@@ -286,8 +286,12 @@ def _sums(part: Timings) -> dict[str, Any]:
 
 def _op_types(ops: Iterable[OpTiming]) -> list[dict[str, Any]]:
     rows = [
-        {"name": name, "arguments": len({each.op.arguments for each in own}), "timings": len(own)}
-        for name, own in grouped(ops, lambda timing: timing.op.name).items()
+        {
+            "name": name,
+            "arguments": len({timing.op.arguments for timing in timings}),
+            "timings": len(timings),
+        }
+        for name, timings in grouped(ops, lambda timing: timing.op.name).items()
     ]
     return sorted(rows, key=lambda row: (-row["arguments"], -row["timings"], row["name"]))
 

@@ -266,7 +266,9 @@ def pool(
             )
     sets = list(_sets_by_op(kept))
     several = [spread for _, spreads in sets for spread in spreads if spread.count > 1]
-    usual = median([math.sqrt(each.variance) / each.mean for each in several] or [_NO_SPREAD_KNOWN])
+    usual = median(
+        [math.sqrt(spread.variance) / spread.mean for spread in several] or [_NO_SPREAD_KNOWN]
+    )
     drift = _drift([spreads for _, spreads in sets], usual)
     pooled = [_pooled(spreads, usual, drift) for _, spreads in sets]
     exact = Exact(
@@ -283,7 +285,7 @@ def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]
     ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
     for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
         found = list(same)
-        yield found[0].op, [each.time for each in found]
+        yield found[0].op, [timing.time for timing in found]
 
 
 def _error(spread: Spread, usual: float) -> float:

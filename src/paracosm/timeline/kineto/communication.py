@@ -102,9 +102,9 @@ def collective_of(name: str) -> str:
         return plain
     own = _own_name(name)
     for package, kinds in _KNOWN:
-        if (found := package.search(own)) is None:
+        if (match := package.search(own)) is None:
             continue
-        rest = own[found.start() :]
+        rest = own[match.start() :]
         for words, kind in kinds:
             if words.search(rest):
                 return kind

@@ -88,9 +88,9 @@ def gradients_of(
     if not accumulated:
         return ()
     consumers = Consumers(trace, rows)
-    found = [_gradient(trace, row, consumers) for row in accumulated]
-    found = _of_parameters(trace, step, rows, found)
-    first = _merged(_passes(trace, rows, found), trace, step)
+    gradients = [_gradient(trace, row, consumers) for row in accumulated]
+    gradients = _of_parameters(trace, step, rows, gradients)
+    first = _merged(_passes(trace, rows, gradients), trace, step)
     return _as_pushed(trace, step, rows, first)
 
 
@@ -141,9 +141,11 @@ def _of_parameters(
         for shape in shapes_in(trace.inputs[int(row)].shapes)
     }
     return [
-        each
-        for each in found
-        if each.how == "sequence number" or not (updated and each.shape) or each.shape in updated
+        gradient
+        for gradient in found
+        if gradient.how == "sequence number"
+        or not (updated and gradient.shape)
+        or gradient.shape in updated
     ]
 
 
@@ -199,8 +201,10 @@ def _as_pushed(
             for shape in shapes_in(trace.inputs[row].shapes):
                 changed[shape] = float(trace.end[row])
     return tuple(
-        replace(each, ready=changed.get(each.shape, each.ready)) if each.shape else each
-        for each in found
+        replace(gradient, ready=changed.get(gradient.shape, gradient.ready))
+        if gradient.shape
+        else gradient
+        for gradient in found
     )
 
 
@@ -317,7 +321,7 @@ def named(
     left = list(parameters)
     found = []
     for at, gradient in enumerate(gradients):
-        fits = (each for each in left if gradient.shape in (None, each.shape))
+        fits = (parameter for parameter in left if gradient.shape in (None, parameter.shape))
         parameter = next(fits, None)
         if parameter is None:
             raise InputError(

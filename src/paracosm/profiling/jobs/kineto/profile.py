@@ -84,9 +84,9 @@ def job_profile_of_trace(
     if parameters:
         own = named(usual.gradients, parameters, str(path))
     plan = _plan(usual.step, usual.placement, own, servers)
-    begins, ends, lengths = zip(*(_times(plan, each.step, servers) for each in kept), strict=True)
+    begins, ends, lengths = zip(*(_times(plan, step.step, servers) for step in kept), strict=True)
     length = np.array(lengths)
-    gaps = [steps.gap_after(each.step) for each in kept]
+    gaps = [steps.gap_after(step.step) for step in kept]
     begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
     profile = job_profile_of(
         plan.ops,
@@ -101,7 +101,7 @@ def job_profile_of_trace(
             "framework": "pytorch",
             "trace": path.name,
             "device": steps.device,
-            "steps": [each.step.number for each in kept],
+            "steps": [step.step.number for step in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
             if usual.has_optimizer
@@ -139,20 +139,20 @@ class _Step:
 
 def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict[str, int]]:
     """Return the first of the most frequent kind of steps, all of those, and the others' number."""
-    training = [each for each in found if each.gradients]
+    training = [step for step in found if step.gradients]
     if not training:
         raise InputError(f"{path}: none of the {len(found)} steps that are marked has gradients")
-    with_optimizer = sum(each.has_optimizer for each in training)
+    with_optimizer = sum(step.has_optimizer for step in training)
     if 0 < with_optimizer <= len(training) / 2:
         raise InputError(
             f"{path}: {with_optimizer} of {len(training)} steps have the optimizer's: call "
             "profiler.step() once for each step of the optimizer, not for each piece of its batch"
         )
-    whole = [each for each in training if each.has_optimizer or not with_optimizer]
-    counts = Counter(each.looks for each in whole)
+    whole = [step for step in training if step.has_optimizer or not with_optimizer]
+    counts = Counter(step.looks for step in whole)
     # Of several that are as frequent, the first: a counter keeps the order.
     looks = max(counts, key=lambda each: counts[each])
-    kept = [each for each in whole if each.looks == looks]
+    kept = [step for step in whole if step.looks == looks]
     dropped = {
         "no gradients": len(found) - len(training),
         "no step of the optimizer": len(training) - len(whole),
