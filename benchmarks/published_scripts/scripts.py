@@ -178,8 +178,8 @@ SCRIPTS: dict[str, Script] = {
         "features gathered with their gradient",
         (
             # 10 batches of each rank
-            *("--dataset-type", "synthetic", "--train-num-samples", "{world}0", "--batch-size", "1"),
-            *("--model", "ViT-S-32-alt", "--epochs", "1", "--workers", "0", "--warmup", "1"),
+            *("--dataset-type", "synthetic", "--train-num-samples", "{world}0", "--workers", "0"),
+            *("--model", "ViT-S-32-alt", "--epochs", "1", "--batch-size", "1", "--warmup", "1"),
             *("--gather-with-grad", "--logs", "{work}", "--force-image-size", "64"),
         ),
         module="open_clip_train.main",

@@ -25,6 +25,10 @@ def ends(backend=None, **options):
     assert not dist.is_initialized()
     return found
 
+try:
+    dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+except NotImplementedError as error:
+    print(error)
 print(ends())
 print(ends("nccl"))
 print(ends("mpi"))
@@ -77,6 +81,8 @@ except dist.DistStoreError:
 """
 
 PRINTED = """
+ProcessGroupGloo (init_process_group and new_group make emulated groups) at train.py:16: not \
+supported in backend mode
 ('undefined', 5, 8)
 ('nccl', 5, 8)
 ('mpi', 5, 8)
