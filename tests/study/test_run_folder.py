@@ -292,7 +292,9 @@ def run_that_cannot_start(path: Path, resume: bool) -> None:
 
 
 @pytest.mark.parametrize("resume", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("run", [run_to_an_interrupt, run_that_cannot_start])
+@pytest.mark.parametrize(
+    "run", [run_to_an_interrupt, pytest.param(run_that_cannot_start, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("is_second", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_at_whatever_step_a_run_is_killed_it_can_be_made_again(
     run: Callable[..., None], resume: bool, is_second: bool, tmp_path: Path
@@ -309,7 +311,10 @@ def test_at_whatever_step_a_run_is_killed_it_can_be_made_again(
     assert step > 10
 
 
-@pytest.mark.parametrize("error", [None, InputError("none of 2 points can run")])
+@pytest.mark.parametrize(
+    "error",
+    [None, pytest.param(InputError("none of 2 points can run"), marks=pytest.mark.slow)],
+)
 def test_at_whatever_step_a_sweep_is_killed_it_can_be_given_again(
     error: InputError | None, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_parquet_round_trip_to_the_bit(tmp_path_factory, spans, counters):
     assert bits(loaded.counters) == bits(counters)
 
 
+@pytest.mark.slow
 def test_large_timeline_in_several_row_groups(tmp_path):
     timeline = Timeline()
     for step in range(150_000):

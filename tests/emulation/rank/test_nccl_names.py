@@ -33,7 +33,7 @@ def test_every_function_that_asks_for_nccl_is_called():
     ("mode", "backend", "debug"),
     [
         pytest.param("backend", "nccl", "OFF", marks=pytest.mark.slow),
-        ("backend", "nccl", "DETAIL"),
+        pytest.param("backend", "nccl", "DETAIL", marks=pytest.mark.slow),
         pytest.param("backend", "gloo", "OFF", marks=pytest.mark.slow),
         ("backend", "cpu:gloo,cuda:nccl", "OFF"),
         ("wire", "nccl", "OFF"),

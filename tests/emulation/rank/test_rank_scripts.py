@@ -35,6 +35,7 @@ def test_ddp_trains_as_one_process_does(run_rank: Run, run_alone: Run) -> None:
         assert any(each.done <= end for end in ends)
 
 
+@pytest.mark.slow
 def test_fsdp_over_a_thousand_ranks_trains_as_one_process_does(
     run_rank: Run, run_alone: Run
 ) -> None:

@@ -674,7 +674,7 @@ def test_times_away_and_checkpoints_are_on_the_timeline() -> None:
             {"mtbf": "1ns a worker", "algorithm": "ssgd", "checkpoint_cost": "1s"},
             "makes no progress",
         ),
-        (
+        pytest.param(
             {
                 "fault": ["stop(1ms) on worker 0 every 1ns", "stop(1s) on server 0 at 1h"],
                 "checkpoint_cost": "10s",
@@ -682,11 +682,13 @@ def test_times_away_and_checkpoints_are_on_the_timeline() -> None:
                 "compute": "1us",
             },
             "makes no progress",
+            marks=pytest.mark.slow,
         ),
         ({"availability": "onoff(0.6ms, 0.6ms)", "compute": "1h"}, "makes no progress"),
-        (
+        pytest.param(
             {"availability": "onoff(0.6ms, 0.6ms)", "compute": "1h", "clients": 5},
             "makes no progress",
+            marks=pytest.mark.slow,
         ),
         (
             {"fault": "lose(99.9999%)", "resend_after": "1ns", "bandwidth": "1MB/s"},
