@@ -136,6 +136,4 @@ class ClusterFields(Configuration):
 
     def changed(self, cluster: Cluster) -> Cluster:
         """Return the cluster with those of `what_if` that concern links and speeds."""
-        return apply_changes(
-            cluster, (change for change in self.what_if if changes_cluster(change))
-        )
+        return apply_changes(cluster, (each for each in self.what_if if changes_cluster(each)))

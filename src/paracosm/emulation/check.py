@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +9,7 @@ from paracosm.data_files import read_json
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import MOST_RANKS, EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.emulation.rank_records import is_measured
-from paracosm.emulation.records import (
-    MEASUREMENT,
-    Collective,
-    Group,
-    Iteration,
-    Note,
-    PipelineStep,
-    Record,
-    load_records,
-)
+from paracosm.emulation.recordings import load_measured
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
@@ -54,61 +42,6 @@ def check_emulation(config: EmulateConfig) -> None:
         peers_of(each, each.rank[0], 0)
     if config.compare is not None:
         predicted_time(config.compare)
-
-
-def load_measured(folder: Path, world: int) -> list[Record]:
-    """Return the records of a run that measured computing alone, as of a world of so many ranks.
-
-    It may have been another world if all that its iterations ask for are reductions and broadcasts
-    among all ranks, as in data-parallel training: their vectors are the same in every world. That
-    its computing is, too, is assumed, and noted.
-
-    Raises:
-        InputError: the folder holds no such run, or what it did may depend on the world.
-    """
-    file = folder / MEASUREMENT
-    records = load_records(file) if file.exists() else []
-    if not is_measured(records):
-        raise InputError(
-            f"{folder}: not the folder of an emulated job with measured computing (backend mode, "
-            "without --live)"
-        )
-    found = max(record.size for record in records if isinstance(record, Group))
-    if found == world:
-        return records
-    begun = min((record.end for record in records if isinstance(record, Iteration)), default=inf)
-    rank = next(record.rank for record in records if isinstance(record, Group))
-    text = f"computing was measured in a world of {found:,} ranks, and assumed to be the same here"
-    moved: list[Record] = [Note(rank, False, text)]
-    whole = {
-        record.name for record in records if isinstance(record, Group) and record.size == found
-    }
-    for record in records:
-        why = ""
-        match record:
-            case PipelineStep():
-                why = "stages of a pipeline"
-            case Group() if record.name in whole:
-                record = replace(record, size=world, members=tuple(range(world)))
-            case Group():
-                continue  # what is asked of it is refused below
-            case Collective() if record.group not in whole or record.peer >= world:
-                why = f"{record.kind} in a part of the world"
-            case Collective(kind="all_gather") if record.asked < begun:  # as DDP begins
-                record = replace(record, size=record.size // found * world)
-            case Collective() if record.kind not in _SAME_IN_EVERY_WORLD:
-                why = record.kind
-        if why:
-            where = f" at {record.site}" if isinstance(record, Collective) and record.site else ""
-            raise InputError(
-                f"{folder}: computing was measured in a world of {found:,} ranks, not {world:,}, "
-                f"and {why}{where} may depend on it: run the script again"
-            )
-        moved.append(record)
-    return moved
-
-
-_SAME_IN_EVERY_WORLD = ("all_reduce", "reduce", "broadcast", "barrier")
 
 
 def predicted_time(folder: Path) -> float:

@@ -11,7 +11,7 @@ from paracosm.results.summaries import EmulationSummary, ScriptSummary
 def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.emulation.run import run_emulation
 
-    result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce)
+    result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce, hooks.sweep)
     return Outcome(result.summary, result.timeline, result.files)
 
 

@@ -45,6 +45,9 @@ CPU_FOR_CUDA = (
 )
 """The note of a rank whose script runs on the CPU, but means to be on a GPU."""
 
+RAN_AGAIN = "the script ran again: "
+"""How a note begins on why what it did in another world of a sweep does not hold in this one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collective:
@@ -226,8 +229,8 @@ class RecordWriter:
 
 def write_records(records: Sequence[Record], path: Path) -> None:
     writer = RecordWriter(path)
-    for record in records:
-        writer.append(record)
+    for each in records:
+        writer.append(each)
     writer.close()
 
 
@@ -276,7 +279,7 @@ def load_records(path: Path) -> list[Record]:
             if key in seen:
                 raise InputError(f"{where}: number {record.number} of its kind is there twice")
             seen.add(key)
-    groups = {record.name for record in records if isinstance(record, Group)}
+    groups = {each.name for each in records if isinstance(each, Group)}
     for each in records:
         if isinstance(each, Collective) and each.group not in groups:
             raise InputError(f'{path}: a collective of the unknown group "{each.group}"')
@@ -287,12 +290,12 @@ def _checked(found: Any, where: str) -> Record:
     """Return the record that a line holds."""
     kind = _LETTERS.get(str(found[0])) if isinstance(found, list) and found else None
     known = [] if kind is None else dataclasses.fields(kind)
-    needed = sum(field.default is dataclasses.MISSING for field in known)
+    needed = sum(each.default is dataclasses.MISSING for each in known)
     if kind is None or not needed < len(found) <= len(known) + 1:
         raise InputError(f"{where}: no record of an emulated job")
-    for field, value in zip(known, found[1:], strict=False):
-        if not _fits(str(field.type), value) and (field.name, value) != ("timeout", inf):
-            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {field.name}")
+    for each, value in zip(known, found[1:], strict=False):
+        if not _fits(str(each.type), value) and (each.name, value) != ("timeout", inf):
+            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {each.name}")
     record = _read(found)
     match record:
         case Collective(asked=begin, done=end) | Wait(begin=begin, end=end) if end < begin:

@@ -15,8 +15,10 @@ from paracosm.emulation.check import compare_with
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank_records import RankRecords, by_rank, is_measured, measured_iterations
+from paracosm.emulation.recordings import of_one_rank
 from paracosm.emulation.records import (
     MEASUREMENT,
+    MESSAGES,
     Collective,
     Iteration,
     Record,
@@ -53,6 +55,8 @@ def result_of(
     """Return the result of a run; if it measured computing alone, its job is composed first."""
     records = compose(config, seed, recorded) if is_measured(recorded) else recorded
     summary = summarise(config, records, exit_code, measured=recorded)
+    if records is not recorded:
+        summary = replace(summary, efficiency=_efficiency(config, seed, recorded, summary))
     if emulator or interrupted:
         summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.compare is not None:
@@ -63,6 +67,22 @@ def result_of(
     if records is not recorded:
         files[MEASUREMENT] = lambda path: write_records(recorded, path)
     return EmulationResult(summary, timeline_of(records), files, records)
+
+
+def _efficiency(
+    config: EmulateConfig, seed: int, recorded: Sequence[Record], summary: EmulationSummary
+) -> float | None:
+    """Return the job's throughput over that of so many ranks which each have nobody to wait for.
+
+    None for jobs whose ranks do different things, as the stages of a pipeline.
+    """
+    time = summary.iteration_time
+    kinds = summary.collectives or {}
+    if time is None or len(config.rank) > 1 or not kinds.keys().isdisjoint(MESSAGES):
+        return None
+    alone = by_rank(compose(config, seed, of_one_rank(recorded)))[0]
+    one = float(np.median(measured_iterations(alone.iterations).time))
+    return min(one / time.median, 1.0) if time.median else None
 
 
 class Sink(Protocol):
@@ -157,7 +177,7 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     from pyarrow import parquet
 
     ranks = by_rank(records)
-    start = min((rank.first for rank in ranks), default=0.0)
+    start = min((each.first for each in ranks), default=0.0)
     rows = []
     for own in ranks:
         exposed = exposed_of_each(own.spans, own.waits)
@@ -186,7 +206,7 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
     """
     timeline = Timeline()
     found = by_rank(records)
-    start = min((records.first for records in found), default=np.inf)
+    start = min((each.first for each in found), default=np.inf)
     for own in found:
         if np.isfinite(own.first):
             _add(timeline, own, start)
@@ -199,28 +219,26 @@ def _add(timeline: Timeline, own: RankRecords, start: float) -> None:
     names, begin, end = _computing(own, since, until)
     timeline.extend(node, "compute", names, begin - start, end - start, where=end > begin)
     results = sorted(own.collectives, key=lambda each: each.done)
-    done = np.array([result.done for result in results])
+    done = np.array([each.done for each in results])
     # What came last in a wait is what it was for; a message may still be on its way.
-    words = [*(f"wait for {_name(result)}" for result in results), "wait for collective"]
+    words = [*(f"wait for {_name(each)}" for each in results), "wait for collective"]
     last = np.searchsorted(done, until, side="right") - 1
     known = (last >= 0) & (done[last] >= since) if len(done) else np.zeros(len(last), dtype=bool)
-    labels = Labels(np.where(known, last, len(results)), words)
-    timeline.extend(node, "wait", labels, since - start, until - start)
-    for collective in own.collectives:
-        resource = f"comm {collective.group} {collective.worker}"
-        timeline.span(
-            node, resource, _name(collective), collective.begun - start, collective.done - start
-        )
+    what = Labels(np.where(known, last, len(results)), words)
+    timeline.extend(node, "wait", what, since - start, until - start)
+    for each in own.collectives:
+        resource = f"comm {each.group} {each.worker}"
+        timeline.span(node, resource, _name(each), each.begun - start, each.done - start)
 
 
 def _computing(own: RankRecords, since: Floats, until: Floats) -> tuple[Labels, Floats, Floats]:
     """Return names, begins and ends of the stretches between waits, cut where iterations end."""
-    ends = np.array([iteration.end for iteration in own.iterations])
+    ends = np.array([each.end for each in own.iterations])
     # As many waits have begun as have ended: it is none that this end of an iteration lies in.
     cuts = ends[np.searchsorted(since, ends) == np.searchsorted(until, ends)]
     begin = np.sort(np.concatenate([[own.first], until, cuts]))
     end = np.sort(np.concatenate([since, cuts, [own.last]]))
-    words = [*(f"iteration {iteration.number}" for iteration in own.iterations), "end"]
+    words = [*(f"iteration {each.number}" for each in own.iterations), "end"]
     return Labels(np.searchsorted(ends, begin, side="right"), words), begin, end
 
 

@@ -1,20 +1,24 @@
-"""Run an emulated job: once, or once for each of several delays."""
+"""Run an emulated job: once, or once for each of several delays; ranks of several kinds in turn."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from paracosm.cluster.changes import WORTH_FASTER_LINKS, parse_change, with_twice_the_bandwidth
-from paracosm.emulation.check import load_measured
 from paracosm.emulation.compose import composed_ranks
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.delays import Delays, summarise_delays
 from paracosm.emulation.job import Ended, run_job
+from paracosm.emulation.kinds import met_by_messages, missing_kinds, take_turns
+from paracosm.emulation.rank.messages import awaited_rank
 from paracosm.emulation.rank_records import is_measured
+from paracosm.emulation.recordings import in_world, load_measured, recording_in_sweep
 from paracosm.emulation.records import Record
 from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
-from paracosm.emulation.turns import run_in_turns
+from paracosm.errors import InputError
 from paracosm.files import temporary_folder
 from paracosm.results import EmulationSummary
 from paracosm.results.kind import with_unchanged
@@ -26,13 +30,15 @@ def run_emulation(
     metrics: Sink | None = None,  # gets iteration times as they are made
     progress: Callable[[int, float | None], None] | None = None,  # called as iterations end
     announce: Callable[[str], None] | None = None,  # called with what is real and what is assumed
+    sweep: Path | None = None,  # folder of the sweep that the run is a part of
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return the result.
 
     With what-ifs the result is the changed job's, and that of the job without them is `unchanged`.
-    All jobs that share a measurement of computing are composed from one run of the script.
+    All jobs that share a measurement of computing are composed from one run of the script; so are
+    those of a sweep, in any world where the script does the same.
     """
-    runs = _Runs(seed, Metrics(metrics, progress))
+    runs = _Runs(seed, Metrics(metrics, progress), sweep)
     if announce is not None:
         changed = "; the changed job comes first, then the unchanged one" if config.what_if else ""
         announce(_expectation(config) + changed)
@@ -72,10 +78,11 @@ def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> Emulation
 
 @dataclass
 class _Runs:
-    """Runs of the script: one for all jobs of a world if it measures computing alone."""
+    """Runs of the script: one for all jobs if it measures computing alone, or one for a world."""
 
     seed: int
     metrics: Metrics
+    sweep: Path | None
     measured: dict[int, tuple[list[Record], Ended]] = field(default_factory=dict)
 
     def once(self, config: EmulateConfig, shown: bool = True) -> tuple[EmulationResult, Ended]:
@@ -111,24 +118,84 @@ class _Runs:
             return summary
         faster = (*config.what_if, parse_change("links: bandwidth 2x"))
         asked = config.model_copy(update={"what_if": faster, "delays": None})
-        times = self.once(asked, shown=False)[0].summary.iteration_time
-        return replace(summary, twice_bandwidth=None if times is None else times.median)
+        found = self.once(asked, shown=False)[0].summary.iteration_time
+        return replace(summary, twice_bandwidth=None if found is None else found.median)
 
     def _run(self, config: EmulateConfig, metrics: Metrics) -> tuple[list[Record], Ended]:
         if config.measured is not None:
             records = load_measured(config.measured, config.world)
             metrics.add(records)
             return records, Ended(0, None, False)
+        records = self._recorded(config)
+        metrics.add(records)
+        if is_measured(records):
+            return records, Ended(0, None, False)
         with temporary_folder() as folder:
-            records = list[Record]()
 
             def add(more: list[Record]) -> None:
                 records.extend(more)
                 metrics.add(more)
 
-            run = run_in_turns if config.takes_turns else run_job
+            run = _run_in_turns if config.takes_turns else run_job
             ended = run(config, self.seed, folder, add)
         return records, ended
+
+    def _recorded(self, config: EmulateConfig) -> list[Record]:
+        """Return what the script has recorded in another world, where that holds in this one.
+
+        Otherwise perhaps a note on why it does not.
+        """
+        for records, ended in self.measured.values():
+            with contextlib.suppress(InputError):
+                if not (ended.exit_code or ended.interrupted):
+                    return in_world(records, config.world)
+        if self.sweep is None or not config.is_composed:
+            return []
+        return recording_in_sweep(self.sweep, config)
+
+
+def _run_in_turns(
+    config: EmulateConfig,
+    seed: int,
+    folder: Path,
+    on_records: Callable[[list[Record]], None],
+) -> Ended:
+    """Run the script as a rank of each kind, or as the ranks that are named.
+
+    The records of a rank go to `on_records` when it has ended. A rank that fails is the last.
+
+    Raises:
+        InputError: a rank that is named exchanges messages with one that is not.
+    """
+    records: list[Record] = []
+    messages = folder / "messages"
+    messages.mkdir()
+    last = Ended(0, None, False)
+
+    def run(rank: int) -> bool:
+        nonlocal last
+        news: list[Record] = []
+        of_rank = config.model_copy(update={"rank": (rank,), "kinds": False})
+        last = run_job(of_rank, seed, folder, news.extend, messages=messages)
+        if awaited_rank(messages, rank) is None:
+            records.extend(news)
+            on_records(news)
+        return not (last.exit_code or last.interrupted)
+
+    def others() -> set[int]:
+        if config.kinds:
+            return missing_kinds(records, config.world)
+        for rank, met in met_by_messages(records).items():
+            if left := sorted(met.difference(config.rank)):
+                ranks = ",".join(map(str, sorted({*config.rank, *left})))
+                raise InputError(
+                    f"rank: rank {rank} exchanges messages with rank {left[0]}, which is not among "
+                    f"those to run: --rank {ranks}, or --kinds, which finds them"
+                )
+        return set()
+
+    take_turns(config.rank, messages, run, others)
+    return last
 
 
 def _expectation(config: EmulateConfig) -> str:

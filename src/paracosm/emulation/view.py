@@ -11,7 +11,7 @@ import numpy as np
 
 from paracosm.cluster.description import cluster_text
 from paracosm.emulation.charts import sections
-from paracosm.emulation.records import CPU_FOR_CUDA
+from paracosm.emulation.records import CPU_FOR_CUDA, RAN_AGAIN
 from paracosm.results import EmulationSummary
 from paracosm.results.comparison import best_sentence
 from paracosm.results.view import (
@@ -19,6 +19,7 @@ from paracosm.results.view import (
     Known,
     Quantity,
     Table,
+    Trials,
     View,
     counted,
     figure,
@@ -51,6 +52,10 @@ def sentence(summary: EmulationSummary) -> str:
     if any(note["text"] == CPU_FOR_CUDA for note in summary.notes or ()):
         text += " with this CPU's computing"
     text = text.removesuffix(",")
+    if summary.efficiency is not None and summary.world_size > 1:
+        text += (
+            f", {percent(summary.efficiency)} of {summary.world_size:,} times one rank's throughput"
+        )
     if (exposed := _exposed_share(summary)) is not None:
         collectives = (summary.collectives or {}).items()
         kinds = {kind: (times["per_iteration"] or times)["exposed"] for kind, times in collectives}
@@ -128,6 +133,7 @@ FIGURES: Mapping[str, Figure] = {
     "Iterations": figure("iterations", "n"),
     "Iteration time": _iteration_time,
     "Unchanged": _unchanged,
+    "Efficiency": figure("efficiency", "%"),
     "Predicted": _predicted,
     "Computing": _part("compute"),
     "Exposed communication": _part("exposed_communication"),
@@ -254,8 +260,27 @@ def _median(summary: EmulationSummary) -> float | None:
 
 QUANTITIES = (
     Quantity("iteration_time", "Iteration time, median", unless_failed(_median), "s"),
+    Quantity("efficiency", "Efficiency", unless_failed(lambda summary: summary.efficiency), "%"),
     Quantity("exposed", "Exposed communication", unless_failed(_exposed_share), "%"),
 )
+
+
+def _compared(trials: Trials) -> str | None:
+    """Say how efficient several worlds are, or what other runs' iterations are shortest with."""
+    if list(trials.variables) != ["world_size"]:
+        return best_sentence(trials, "An iteration is shortest with", _median, format_duration)
+    runs = [trial.summary for trial in trials.runs if not trial.failure]
+    known = {run.world_size: run.efficiency for run in runs if run.efficiency is not None}
+    ends = dict.fromkeys((min(known), max(known))) if known else ()
+    shares = [f"{percent(known[world])} of {world:,} times" for world in ends]
+    notes = {run.world_size: note["text"] for run in runs for note in run.notes or ()}
+    again = {world: text for world, text in notes.items() if text.startswith(RAN_AGAIN)}
+    said = [f"Throughput is {' and '.join(shares)} one rank's."] if shares else []
+    if again:
+        worlds = joined([f"{world:,}" for world in sorted(again)])
+        said.append(f"In worlds of {worlds}, {again[max(again)]}.")
+    return " ".join(said) or None
+
 
 Record = Mapping[str, Any]
 
@@ -378,9 +403,7 @@ VIEW = View(
     figures=FIGURES,
     sections=sections,
     quantities=lambda trials: QUANTITIES,
-    compare=lambda trials: best_sentence(
-        trials, "An iteration is shortest with", _median, format_duration
-    ),
+    compare=_compared,
     subject=_subject,
     name=_name,
     so_far=_so_far,
@@ -390,7 +413,14 @@ VIEW = View(
     tables=tables,
     decisive=frozenset(
         {
-            *("Iteration time", "Unchanged", "Predicted", "Computing", "Exposed communication"),
+            *(
+                "Iteration time",
+                "Unchanged",
+                "Efficiency",
+                "Predicted",
+                "Computing",
+                "Exposed communication",
+            ),
             *("Hidden communication", "Delay that hides", "Peak memory"),
             *("waiting for others", "added delay", "cluster", "communication", "core"),
             "other ranks",

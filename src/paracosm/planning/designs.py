@@ -34,7 +34,7 @@ def designs_of(
     worker (`scaled_learning_rate`). One worker is never stale, so algorithms that differ only in
     their handling of staleness or waiting are the same design there.
     """
-    designs: list[Design] = []
+    found: list[Design] = []
     for count in workers:
         alike: set[float] = set()
         for algorithm in algorithms:
@@ -44,8 +44,8 @@ def designs_of(
                     if lr in alike:
                         continue
                     alike.add(lr)
-                designs.append(Design(count, algorithm, lr))
-    return designs
+                found.append(Design(count, algorithm, lr))
+    return found
 
 
 def _is_plain(algorithm: Algorithm) -> bool:

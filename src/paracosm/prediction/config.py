@@ -298,9 +298,7 @@ class PredictConfig(PredictionFields):
 
     def check(self) -> None:
         """Raise InputError for missing files and options that no capture supports."""
-        if self.is_auto and (
-            counts := [change for change in self.what_if if change.what == "count"]
-        ):
+        if self.is_auto and (counts := [each for each in self.what_if if each.what == "count"]):
             raise counts[0].error("strategy auto has one number of workers: paracosm plan has more")
         super().check()
 
@@ -399,13 +397,13 @@ class PredictConfig(PredictionFields):
             return None
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
-        transformer = architecture(name, self.shape[0] if self.shape else None)
+        found = architecture(name, self.shape[0] if self.shape else None)
         if self.lora is not None:
-            transformer = replace(transformer, adapter=self.lora)
+            found = replace(found, adapter=self.lora)
         if self.catalogued is None:
-            return transformer
+            return found
         stack = self.software
-        return replace(transformer, recipe=stack.recipe, loss=stack.loss, weights=stack.weights)
+        return replace(found, recipe=stack.recipe, loss=stack.loss, weights=stack.weights)
 
     @cached_property
     def software(self) -> Stack:
@@ -459,12 +457,12 @@ class PredictConfig(PredictionFields):
         if self.db.is_file() and holds_hardware(self.db, self.hardware):
             return None
         try:
-            hardware = find_hardware(self.hardware)
+            found = find_hardware(self.hardware)
         except InputError:
             if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
                 return None  # the database's contents are reported later
             raise
-        return hardware if self.stack is None else find_stack(self.stack).on(hardware)
+        return found if self.stack is None else find_stack(self.stack).on(found)
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions
@@ -497,8 +495,8 @@ class PredictConfig(PredictionFields):
         if self.catalogued is None:
             return strategies_by_workers(text, workers, self.servers, held)
         return [
-            (number, self._as_software_does(strategy))
-            for number, strategy in strategies_by_workers(text, workers, self.servers, held)
+            (number, self._as_software_does(found))
+            for number, found in strategies_by_workers(text, workers, self.servers, held)
         ]
 
     def _as_software_does(self, strategy: Strategy) -> Strategy:

@@ -134,11 +134,11 @@ def _described_cpu(pinned: bool) -> Environment:
     if file is not None:
         with contextlib.suppress(InputError, OSError, UnicodeDecodeError):
             return Environment.from_json(file.read_text())
-    environment = _cpu(require("torch", "torch", "profiling ops"), pinned)
+    found = _cpu(require("torch", "torch", "profiling ops"), pinned)
     if file is not None:
         with contextlib.suppress(OSError), replacing(file) as unfinished:
-            unfinished.write_text(environment.to_json())
-    return environment
+            unfinished.write_text(found.to_json())
+    return found
 
 
 def last_level_cache(device: str = "cpu") -> int:

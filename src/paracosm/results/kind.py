@@ -40,6 +40,8 @@ class Hooks:
     backend: Backend = HERE  # where what one run consists of is computed
     journal: Path | None = None  # where a resumable run stores its progress
     force: bool = False  # whether what a run consists of is computed again
+    # folder with the folders of a sweep's runs, this one's among them; None of a run by itself
+    sweep: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -209,9 +211,7 @@ class Kind:
         for answer in self.answers:
             if name in (answer.summary.kind, None):
                 return answer
-        raise unknown(
-            "kind of summary", str(name), [answer.summary.kind for answer in self.answers]
-        )
+        raise unknown("kind of summary", str(name), [each.summary.kind for each in self.answers])
 
 
 def imported(place: str) -> Any:

@@ -788,6 +788,9 @@ class EmulationSummary(Summary):
     #: seconds of an iteration with links of twice the bandwidth; None where the job was not
     #: put together from a measurement, or waits for little
     twice_bandwidth: float | None = None
+    #: throughput over `world_size` times that of one rank, which does the same and has nobody to
+    #: wait for; None where the job was not put together from a measurement, or ranks differ
+    efficiency: float | None = None
 
 
 class ScriptMemory(JsonObject):

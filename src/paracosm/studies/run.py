@@ -214,7 +214,8 @@ def _run(point: Point, out: Path | None) -> _Ran:
             files = [file for file in (folder / "run").iterdir() if file.name != Lock.NAME]
             return name, {file.name: file.read_bytes() for file in files}, None
     try:
-        status = run_point(point, out, force=True).summary.status
+        hooks = Hooks(sweep=out.parent)
+        status = run_point(point, out, force=True, hooks=hooks).summary.status
     except (Exception, SystemExit) as error:  # the user's own code may exit
         if os.environ.get("PARACOSM_DEBUG"):
             error.add_note(f"in the point {point.name}")

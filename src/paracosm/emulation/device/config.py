@@ -136,7 +136,7 @@ class DeviceEmulateConfig(ClusterFields):
     @property
     def world(self) -> int:
         """How many ranks the job has, what-ifs included."""
-        count = next((change for change in self.what_if if change.what == "count"), None)
+        count = next((each for each in self.what_if if each.what == "count"), None)
         if count is not None:
             return int(str(count.value))
         if self.world_size is not None:
@@ -178,9 +178,7 @@ class DeviceEmulateConfig(ClusterFields):
             raise InputError(
                 f"sharing {cluster.sharing}: collectives of a script have their links to themselves"
             )
-        return apply_changes(
-            cluster, [change for change in self.what_if if changes_cluster(change)]
-        )
+        return apply_changes(cluster, [each for each in self.what_if if changes_cluster(each)])
 
     @property
     def launch_or_assumed(self) -> float:
@@ -188,11 +186,11 @@ class DeviceEmulateConfig(ClusterFields):
 
     @property
     def of_collectives(self) -> list[Change]:
-        return [change for change in self.what_if if change.subject == "collectives"]
+        return [each for each in self.what_if if each.subject == "collectives"]
 
     @property
     def of_parts(self) -> list[Change]:
-        return [change for change in self.what_if if changes_part(change)]
+        return [each for each in self.what_if if changes_part(each)]
 
     @property
     def slowed(self) -> float:
@@ -261,13 +259,11 @@ class DeviceEmulateConfig(ClusterFields):
         elif not is_module(self.script) and not self.script.is_file():
             raise InputError(f"{self.script}: no such script")
         impossible = [
-            change
-            for change in self.what_if
-            if change.subject in ("workers", "servers")
-            and change.what != "count"
-            and not (
-                change.subject == "workers" and (changes_cluster(change) or changes_part(change))
-            )
+            each
+            for each in self.what_if
+            if each.subject in ("workers", "servers")
+            and each.what != "count"
+            and not (each.subject == "workers" and (changes_cluster(each) or changes_part(each)))
         ]
         refuse_changes(impossible, "emulate --hardware", _CHANGEABLE)
         self.resolve_cluster()

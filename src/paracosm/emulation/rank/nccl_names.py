@@ -26,15 +26,14 @@ def give_nccl_names(
 ) -> None:
     """Make `ProcessGroupNCCL` and `ProcessGroupGloo` recognise the groups that stand for them.
 
-    `ProcessGroupNCCL.Options()` takes any option of NCCL's. No script can make such a group itself,
-    past `init_process_group` and `new_group`: it would not be emulated.
+    `ProcessGroupNCCL.Options()` takes any option of NCCL's; no script can make the group itself.
     """
     nccl, gloo = (getattr(c10d, f"ProcessGroup{name}", None) for name in ("NCCL", "Gloo"))
     if nccl is None:
         nccl = _without_nccl(refuse)
-    _name("ProcessGroupNCCL", _recognising(nccl, is_nccl, refuse))
+    _name("ProcessGroupNCCL", _recognising(nccl, is_nccl))
     if gloo is not None:
-        _name("ProcessGroupGloo", _recognising(gloo, is_gloo, refuse))
+        _name("ProcessGroupGloo", _recognising(gloo, is_gloo))
     if not hasattr(_bindings, "_hash_tensors"):  # which PyTorch logs with TORCH_DISTRIBUTED_DEBUG
         _bindings._hash_tensors = lambda tensors: hash(tuple(x.numel() for x in tensors))
 
@@ -44,7 +43,7 @@ def _without_nccl(refuse: Callable[[str], Exception]) -> Any:
         Options = _Options
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            raise _refused("ProcessGroupNCCL", refuse)
+            raise refuse("ProcessGroupNCCL")
 
     for number, name in enumerate(_POLICIES):
         setattr(ProcessGroupNCCL, name, number)
@@ -68,15 +67,8 @@ class _Options:
         self._timeout = timedelta(minutes=10)
 
 
-def _refused(name: str, refuse: Callable[[str], Exception]) -> Exception:
-    return refuse(f"{name} (init_process_group and new_group make emulated groups)")
-
-
-def _recognising(real: Any, recognises: IsGroup | None, refuse: Callable[[str], Exception]) -> Any:
-    """Return a class whose instances are those of another, and what stands for them.
-
-    None are made of it, as they would not be emulated.
-    """
+def _recognising(real: Any, recognises: IsGroup | None) -> Any:
+    """Return a class whose instances are those of another, and what stands for them."""
     if recognises is None:
         return real
     stands_for = recognises
@@ -84,12 +76,9 @@ def _recognising(real: Any, recognises: IsGroup | None, refuse: Callable[[str], 
     def recognise(kind: Any, group: Any) -> bool:
         return isinstance(group, real) or stands_for(group)
 
-    def begin(group: Any, *arguments: Any, **options: Any) -> None:
-        raise _refused(real.__name__, refuse)
-
     # A class of C++ has a metaclass of its own.
     Recognised = type("Recognised", (type(real),), {"__instancecheck__": recognise})
-    return Recognised(real.__name__, (real,), {"__doc__": real.__doc__, "__init__": begin})
+    return Recognised(real.__name__, (real,), {"__doc__": real.__doc__})
 
 
 def _name(name: str, by: Any) -> None:
