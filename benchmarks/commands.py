@@ -68,7 +68,7 @@ def _expanded(words: list[str], folder: Path) -> list[str]:
         sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else []
         for word in words
     ]
-    return [each for word, names in zip(words, files, strict=True) for each in names or [word]]
+    return [name for word, names in zip(words, files, strict=True) for name in names or [word]]
 
 
 def _remove(path: Path) -> None:

@@ -422,8 +422,8 @@ def idle_memory(workers: int = 10_000) -> tuple[float, float]:
 
     def wait_bare() -> list[Coroutine[Any, Any, None]]:
         coroutines = [bare() for _ in names]
-        for each in coroutines:
-            each.send(None)
+        for waiting in coroutines:
+            waiting.send(None)
         return coroutines
 
     with_coroutine, only_coroutine = allocated(wait) / workers, allocated(wait_bare) / workers

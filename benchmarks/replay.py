@@ -83,7 +83,7 @@ def timed(*calls: Callable[[], Any]) -> tuple[list[float], list[Any]]:
             results[number] = call()
             if turn:
                 seconds[number].append(time.perf_counter() - began)
-    return [statistics.median(each) for each in seconds], results
+    return [statistics.median(second) for second in seconds], results
 
 
 def in_full(source: Replica) -> None:

@@ -44,7 +44,7 @@ def name_of(requirement: str) -> str:
 
 
 def modules_of(requirements: list[str]) -> set[str]:
-    names = {name_of(each) for each in requirements} - {"paracosm"}
+    names = {name_of(requirement) for requirement in requirements} - {"paracosm"}
     return {MODULES.get(name, name) for name in names}
 
 
@@ -61,7 +61,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (each.name for each in names)
+                yield from (name.name for name in names)
             case ast.ImportFrom(module=str(module), level=0):
                 yield module
             case ast.Call(

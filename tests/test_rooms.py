@@ -254,7 +254,7 @@ def test_kernels_are_in_the_rooms_that_choose_their_cache() -> None:
         if "from paracosm.compiled import" in source.read_text()
     ]
     assert len(users) > 20
-    assert [each for each in users if not each.startswith(ROOMS)] == []
+    assert [user for user in users if not user.startswith(ROOMS)] == []
 
 
 def test_no_room_hides_a_function_of_the_package() -> None:

@@ -1,4 +1,5 @@
-"""The commands of the tutorials, and of the pages that start from one's own file, run as printed.
+"""The commands of README, of the tutorials and of the pages that start from one's own file run as
+printed.
 
     python tests/test_tutorials.py [page.md ...]    # writes anew what each command prints
 
@@ -26,6 +27,8 @@ PAGES = sorted(
 )
 FILE = re.compile(r"<!-- file: (\S+) -->\n```python\n((?:.*\n)*?)```\n")
 BLOCK = re.compile(r"(<!-- measured -->\n)?```console\n\$ ((?:.*\\\n)*.*)\n((?:.*\n)*?)```\n")
+README = ROOT / "README.md"
+FENCE = re.compile(r"^```(\w*)\n((?:.*\n)*?)```\n", re.M)
 LONGEST = 24  # lines of a command's output that are shown
 
 
@@ -49,7 +52,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def without_wall_time(text: str) -> str:
-    return re.sub(r"wall time +.*", "", text)
+    return re.sub(r"wall time +.*|Recorded in \S+ \w+ here", "", text)
 
 
 def write_files(text: str, folder: Path) -> None:
@@ -68,6 +71,20 @@ def test_a_page_prints_what_it_says(path: Path, tmp_path: Path) -> None:
         printed = run(command, tmp_path)
         if not measured:
             assert without_wall_time(printed) == without_wall_time(shown)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run_as_printed(tmp_path: Path) -> None:
+    printed, shown = "", 0
+    for language, block in FENCE.findall(README.read_text()):
+        if language or block.startswith("make "):
+            continue
+        if block.startswith("paracosm "):
+            printed = "".join(run(command, tmp_path) for command in block.splitlines())
+        else:  # what the commands of the block before it print, in part
+            assert without_wall_time(block) in without_wall_time(printed)
+            shown += 1
+    assert shown == 1
 
 
 def rewritten(text: str, folder: Path) -> str:

@@ -73,9 +73,9 @@ def main() -> int:
         return 2
     timings = read_timings(file)
     systems = defaultdict[str, list[Timing]](list)
-    for each in timings:
-        systems[each.system].append(each)
-        systems["all"].append(each)
+    for timing in timings:
+        systems[timing.system].append(timing)
+        systems["all"].append(timing)
     names = [name for name in systems if name != "all"] + ["all"]
     print_table(
         (
@@ -156,15 +156,15 @@ def _without_overlap(cluster: Cluster) -> Cluster:
 
 def _error(timings: Sequence[Timing], low: float, high: float, *, overlaps: bool = True) -> str:
     errors = [
-        (each.predicted if overlaps else each.one_after_the_other) / each.seconds - 1
-        for each in timings
-        if low <= each.size < high
+        (timing.predicted if overlaps else timing.one_after_the_other) / timing.seconds - 1
+        for timing in timings
+        if low <= timing.size < high
     ]
     return f"{mape(errors):.0%}" if errors else ""
 
 
 def _bias(timings: Sequence[Timing]) -> str:
-    errors = [each.predicted / each.seconds - 1 for each in timings]
+    errors = [timing.predicted / timing.seconds - 1 for timing in timings]
     return signed(sum(errors) / len(errors)) if errors else ""
 
 

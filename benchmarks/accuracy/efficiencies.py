@@ -246,7 +246,7 @@ def _efficiency(device: Device, op_class: str, samples: Sequence[Sample]) -> Eff
         memory=1.0 if op_class in COUNTED else round(share, 4),
         fixed=round(fixed, 8),
         spread=round(_half_width(errors), 3),
-        ops=len({each.op for each in samples}),
+        ops=len({sample.op for sample in samples}),
         source=SOURCE,
     )
 
@@ -268,8 +268,8 @@ def _fit(device: Device, op_class: str, samples: Sequence[Sample]) -> tuple[floa
 
     An op counts by the seconds that it took: what a model takes in all is to be right.
     """
-    roof = np.array([_roofline(device, op_class, each.op) for each in samples])
-    seconds = np.array([each.seconds for each in samples])
+    roof = np.array([_roofline(device, op_class, sample.op) for sample in samples])
+    seconds = np.array([sample.seconds for sample in samples])
     weight = np.sqrt(seconds / seconds.sum())
 
     def residuals(parameters: np.ndarray) -> np.ndarray:

@@ -83,16 +83,16 @@ def main() -> int:
         ("source", "device", "what", "measured", "predicted", "error"),
         (
             (
-                *(each.source, each.device, each.what),
-                *map(format_duration, (each.measured, each.predicted)),
-                signed(each.error),
+                *(result.source, result.device, result.what),
+                *map(format_duration, (result.measured, result.predicted)),
+                signed(result.error),
             )
-            for each in results
+            for result in results
         ),
         left=3,
     )
     print()
-    keys = sorted({(each.source, each.device) for each in results})
+    keys = sorted({(result.source, result.device) for result in results})
     groups = {
         f"{source}, {device}": [e for e in results if (e.source, e.device) == (source, device)]
         for source, device in keys

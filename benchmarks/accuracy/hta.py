@@ -108,16 +108,16 @@ def print_rows(rows: list[Row]) -> None:
         head,
         [
             (
-                *(each.trace[:48], str(each.number), f"{each.before} steps"),
-                *(format_duration(each.measured), format_duration(each.predicted)),
-                *(signed(each.error(value)) for value in (each.predicted, each.mean, each.last)),
+                *(row.trace[:48], str(row.number), f"{row.before} steps"),
+                *(format_duration(row.measured), format_duration(row.predicted)),
+                *(signed(row.error(value)) for value in (row.predicted, row.mean, row.last)),
             )
-            for each in rows
+            for row in rows
         ],
     )
     print("\nmean absolute errors")
     groups = {
-        name: [each for each in rows if each.trace == name] for name in {r.trace: 0 for r in rows}
+        name: [row for row in rows if row.trace == name] for name in {r.trace: 0 for r in rows}
     }
     groups["all"] = rows
     print_table(

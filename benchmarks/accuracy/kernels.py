@@ -186,7 +186,9 @@ def main() -> int:
     if parsed.write is not None:
         content = {
             "attention": {name: each.model_dump(mode="json") for name, each in attention.items()},
-            "products": {name: each.model_dump(mode="json") for name, each in products.items()},
+            "products": {
+                name: product.model_dump(mode="json") for name, product in products.items()
+            },
         }
         text = yaml.safe_dump(content, sort_keys=False, width=110)
         parsed.write.write_text(f"# Written by benchmarks/accuracy/kernels.py\n{text}")
@@ -343,7 +345,7 @@ def fitted_attention(samples: Sequence[Sample]) -> dict[str, AttentionKernel]:
 
 
 def _fit_attention(name: str, samples: Sequence[Sample]) -> AttentionKernel:
-    places = sorted({(each.device, each.sizes[0][2]) for each in samples})
+    places = sorted({(sample.device, sample.sizes[0][2]) for sample in samples})
     count = len(places)
     # Where nothing tells them apart, what is shared stays at a plain value: no difference between
     # passes, half of the rate at 200 tokens, a launch of 5 us.
@@ -367,12 +369,12 @@ def _fit_attention(name: str, samples: Sequence[Sample]) -> AttentionKernel:
             fixed=shared[6] * 1e-6,
             spread=spread,
             ops=len(samples),
-            source=", ".join(sorted({each.source for each in samples})),
+            source=", ".join(sorted({sample.source for sample in samples})),
         )
 
     def errors(values: np.ndarray) -> np.ndarray:
         trial = kernel(values)
-        return np.array([math.log(_seconds(trial, each) / each.seconds) for each in samples])
+        return np.array([math.log(_seconds(trial, sample) / sample.seconds) for sample in samples])
 
     def residuals(values: np.ndarray) -> np.ndarray:
         return np.concatenate([errors(values), 0.1 * (values[count:] - usual)])
@@ -409,7 +411,7 @@ def fitted_products(
     usual rate: where nothing else is known it counts by what usual shapes reach of it elsewhere.
     What any takes is `fixed` where it is known.
     """
-    usual = [each for each in samples if not each.best and each.sizes[0][0] >= FEWEST_ROWS]
+    usual = [sample for sample in samples if not sample.best and sample.sizes[0][0] >= FEWEST_ROWS]
     places = sorted({(each.kernel, each.device) for each in usual})
 
     def any_takes(values: np.ndarray) -> float:
@@ -435,9 +437,9 @@ def fitted_products(
         for (s, d), rate in zip(places, np.exp(found[:-1]), strict=True)
     }
     best = {
-        (each.kernel, each.device): each.flops / each.seconds / 1e12
-        for each in samples
-        if each.best
+        (sample.kernel, sample.device): sample.flops / sample.seconds / 1e12
+        for sample in samples
+        if sample.best
     }
     # A best clearly below what is usual is of older software, and says nothing of shares.
     shares = {place: rates[place] / best[place] for place in best if place in rates}
@@ -459,8 +461,10 @@ def fitted_products(
                 else _quantile(left),
                 3,
             ),
-            ops=sum(each.kernel == scaling for each in samples),
-            source=", ".join(sorted({each.source for each in samples if each.kernel == scaling})),
+            ops=sum(sample.kernel == scaling for sample in samples),
+            source=", ".join(
+                sorted({sample.source for sample in samples if sample.kernel == scaling})
+            ),
         )
         for scaling in sorted({scaling for scaling, _ in rates})
     }
@@ -500,7 +504,7 @@ def _dtype(scaling: str) -> str:
 
 
 def _quantile(errors: Sequence[float] | np.ndarray) -> float:
-    sizes = sorted(abs(float(each)) for each in errors)
+    sizes = sorted(abs(float(error)) for error in errors)
     return sizes[min(math.ceil((len(sizes) + 1) * LEVEL), len(sizes)) - 1]
 
 

@@ -72,7 +72,7 @@ def meetings_of(traced: TracedJob) -> list[Meeting]:
             program = job.programs[rank]
             met = (program.kind == _COLLECTIVE) & (job.communicator[rank][program.role] == number)
             rows.append(np.flatnonzero(met))
-        for at in zip(*(each.tolist() for each in rows), strict=True):
+        for at in zip(*(row.tolist() for row in rows), strict=True):
             programs = [job.programs[rank] for rank in ranks]
             sizes = [int(program.size[row]) for program, row in zip(programs, at, strict=True)]
             places = list(zip(ranks, at, strict=True))
@@ -96,14 +96,14 @@ def transfer_by_others(meetings: Sequence[Meeting], number: int) -> float | None
     """
     asked = meetings[number]
     others = [
-        each
-        for at, each in enumerate(meetings)
-        if at != number and (each.kind, len(each.ranks)) == (asked.kind, len(asked.ranks))
+        meeting
+        for at, meeting in enumerate(meetings)
+        if at != number and (meeting.kind, len(meeting.ranks)) == (asked.kind, len(asked.ranks))
     ]
     if not others:
         return None
-    sizes = np.array([each.size for each in others], dtype=np.float64)
-    times = np.array([each.transfer for each in others])
+    sizes = np.array([other.size for other in others], dtype=np.float64)
+    times = np.array([other.transfer for other in others])
     spread = sizes - sizes.mean()
     slope = float(spread @ times / (spread @ spread)) if spread.any() else 0.0
     slope = max(slope, 0.0)

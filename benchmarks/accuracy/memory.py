@@ -108,7 +108,7 @@ def main() -> int:
             results.append(predicted(row))
         except InputError as error:
             refused[row.source, str(error)[:80]] += 1
-    results = [replace(each, constant=_constant(each, results)) for each in results]
+    results = [replace(result, constant=_constant(result, results)) for result in results]
     if parsed.rows:
         _print_rows(results)
     _print_sources(results)
@@ -219,9 +219,9 @@ def _job(row: Row) -> tuple[JobPrediction, DeviceMemory]:
 def _constant(one: Result, results: Sequence[Result]) -> float | None:
     """Return what the mean of other models would be, in multiples of the states."""
     shares = [
-        math.log(each.row.measured / each.states)
-        for each in results
-        if each.row.source == one.row.source and each.row.model_name != one.row.model_name
+        math.log(result.row.measured / result.states)
+        for result in results
+        if result.row.source == one.row.source and result.row.model_name != one.row.model_name
     ]
     return one.states * math.exp(sum(shares) / len(shares)) if shares else None
 
@@ -231,14 +231,14 @@ def _print_rows(results: Sequence[Result]) -> None:
         ("rank", "measured", "predicted", "error", "constant", "verdict"),
         (
             (
-                each.row.label[:150],
-                f"{each.row.measured / GIB:.2f} GiB",
-                f"{each.predicted / GIB:.2f} GiB",
-                signed(each.error(each.predicted)),
-                "" if each.constant is None else signed(each.error(each.constant)),
-                each.verdict,
+                result.row.label[:150],
+                f"{result.row.measured / GIB:.2f} GiB",
+                f"{result.predicted / GIB:.2f} GiB",
+                signed(result.error(result.predicted)),
+                "" if result.constant is None else signed(result.error(result.constant)),
+                result.verdict,
             )
-            for each in results
+            for result in results
         ),
     )
     print()
@@ -246,9 +246,9 @@ def _print_rows(results: Sequence[Result]) -> None:
 
 def _print_sources(results: Sequence[Result]) -> None:
     groups = defaultdict[str, list[Result]](list)
-    for each in results:
-        groups[each.row.source].append(each)
-        groups["all"].append(each)
+    for result in results:
+        groups[result.row.source].append(result)
+        groups["all"].append(result)
     print_table(
         ("", "rows", "error", "bias", "worst", "constant", "do not fit"),
         (_line(name, group) for name, group in sorted(groups.items())),

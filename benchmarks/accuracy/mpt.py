@@ -103,7 +103,9 @@ def predicted(row: Row, table: Efficiencies) -> float:
     graph = transformer_graph(row.model, row.micro_batch)
     stack = find_stack("llm-foundry")
     durations = durations_on(graph, hardware, stack=stack, efficiencies=table)
-    seconds = np.array([0.0 if each is None else each.duration for each in durations])[graph.op]
+    seconds = np.array([0.0 if duration is None else duration.duration for duration in durations])[
+        graph.op
+    ]
     text = f"{row.sharding}, microbatches={row.accumulation}"
     strategy = parse_strategy(text + (", recompute" if row.recompute else ""), row.gpus)
     replica = Replica(graph, seconds, True, LAUNCH, interference=OF_GPUS)

@@ -72,11 +72,17 @@ def _print_models(comparisons: Sequence[Comparison]) -> None:
     header = ("GPU", "model", "measured", "predicted", "error", "as timed", "sum")
     header = (*header, "forward", "backward")
     rows = []
-    for each in comparisons:
-        times = map(format_duration, (each.measured.both, each.predicted.both))
-        kinds = (each.error, each.timed_error, each.serial_error, _forward(each), _backward(each))
+    for comparison in comparisons:
+        times = map(format_duration, (comparison.measured.both, comparison.predicted.both))
+        kinds = (
+            comparison.error,
+            comparison.timed_error,
+            comparison.serial_error,
+            _forward(comparison),
+            _backward(comparison),
+        )
         errors = map(signed, kinds)
-        rows.append((each.device, each.model, *times, *errors))
+        rows.append((comparison.device, comparison.model, *times, *errors))
     print_table(header, rows, left=2)
 
 
@@ -113,13 +119,20 @@ def _print_several(several: Sequence[SeveralComparison]) -> None:
 
 
 def _print_means(comparisons: Sequence[Comparison]) -> None:
-    devices = sorted({each.device for each in comparisons})
+    devices = sorted({comparison.device for comparison in comparisons})
     groups = [
-        (device, [each for each in comparisons if each.device == device]) for device in devices
+        (device, [comparison for comparison in comparisons if comparison.device == device])
+        for device in devices
     ]
     groups += [
-        ("training", [each for each in comparisons if each.measured.backward > 0]),
-        ("inference", [each for each in comparisons if each.measured.backward == 0]),
+        (
+            "training",
+            [comparison for comparison in comparisons if comparison.measured.backward > 0],
+        ),
+        (
+            "inference",
+            [comparison for comparison in comparisons if comparison.measured.backward == 0],
+        ),
         ("all", list(comparisons)),
     ]
     rows = [

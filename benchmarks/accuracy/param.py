@@ -80,21 +80,27 @@ def traces_in(folder: Path, deep: bool = True) -> list[Path]:
 def print_collectives(meetings: Sequence[Meeting]) -> None:
     """Print what each collective took, and how far its predicted end is from the traced ones."""
     rows, errors, alone, spreads = [], [], [], []
-    for number, each in enumerate(meetings):
+    for number, meeting in enumerate(meetings):
         predicted = transfer_by_others(meetings, number)
-        spread = float(np.ptp(each.end))
-        cells = [str(number), each.kind, f"{each.size:,}", str(each.last), us(each.transfer)]
+        spread = float(np.ptp(meeting.end))
+        cells = [
+            str(number),
+            meeting.kind,
+            f"{meeting.size:,}",
+            str(meeting.last),
+            us(meeting.transfer),
+        ]
         if predicted is None:
             rows.append((*cells, "-", "-", us(spread), "-"))
             continue
-        error = each.begin + predicted - float(each.end.mean())
+        error = meeting.begin + predicted - float(meeting.end.mean())
         # One rank by itself: from its arrival, as long as the others of the kind took it.
         others = [
             other.end - other.arrive
             for at, other in enumerate(meetings)
-            if at != number and other.kind == each.kind
+            if at != number and other.kind == meeting.kind
         ]
-        own = np.abs(each.arrive + np.mean(others, axis=0) - each.end).mean()
+        own = np.abs(meeting.arrive + np.mean(others, axis=0) - meeting.end).mean()
         rows.append((*cells, us(predicted), us(error), us(spread), us(float(own))))
         errors.append(abs(error))
         alone.append(float(own))
@@ -111,10 +117,10 @@ def print_collectives(meetings: Sequence[Meeting]) -> None:
 
 def print_ranks(traced: TracedJob, meetings: Sequence[Meeting]) -> None:
     """Print how long each rank waited, as predicted from arrivals, and how often it came last."""
-    last = Counter(each.last for each in meetings)
+    last = Counter(meeting.last for meeting in meetings)
     rows, errors = [], []
     for rank in traced.ranks:
-        mine = [each for each in meetings if rank.rank in each.ranks]
+        mine = [meeting for meeting in meetings if rank.rank in meeting.ranks]
         at = [each.ranks.index(rank.rank) for each in mine]
         predicted = sum(each.begin - each.arrive[i] for each, i in zip(mine, at, strict=True))
         waited = sum(each.waited[i] for each, i in zip(mine, at, strict=True))

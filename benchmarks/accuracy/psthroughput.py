@@ -129,10 +129,10 @@ def runs_of(found: list[dict[str, Any]], job: TargetJob, repeats: int) -> Iterat
     """Yield the measured runs, each with what simulations of the same window say."""
     for run in sorted(found, key=lambda run: (run["W"], run["stagger_s"])):
         ends = [np.array(each, float) / 1e3 for each in run["end_ms"]]
-        longest = max(len(each) for each in ends)
+        longest = max(len(end) for end in ends)
         table = np.full((len(ends), longest), np.nan)
-        for row, each in zip(table, ends, strict=True):
-            row[: len(each)] = each
+        for row, end in zip(table, ends, strict=True):
+            row[: len(end)] = end
         same = replace(
             job.settings,
             start="staggered" if run["stagger_s"] else "together",

@@ -32,7 +32,9 @@ def rings_within(links: Mapping[tuple[int, int], int], ranks: int) -> int:
             free[frozenset(pair)] += count
     if ranks == 2:
         return free[frozenset((0, 1))]
-    cycles = sorted({tuple(sorted(map(tuple, map(sorted, each)))) for each in _cycles(free, ranks)})
+    cycles = sorted(
+        {tuple(sorted(map(tuple, map(sorted, cycle)))) for cycle in _cycles(free, ranks)}
+    )
     return 2 * _most([[frozenset(edge) for edge in cycle] for cycle in cycles], free, 0)
 
 

@@ -66,16 +66,16 @@ def _print_iterations(plans: Sequence[PlanComparison]) -> None:
     head = ("plan", "GPUs", "stages", "data", "micro", "measured", "predicted", "error")
     rows = [
         (
-            each.plan.name,
-            str(each.plan.gpus),
-            str(len(each.plan.stages)),
-            str(each.plan.replicas),
-            f"{each.plan.microbatches} x {each.plan.microbatch}",
-            format_duration(each.measured.iteration),
-            format_duration(each.iteration),
-            *map(signed, (_error(each), _sailor_error(each), _strategies_error(each))),
+            plan.plan.name,
+            str(plan.plan.gpus),
+            str(len(plan.plan.stages)),
+            str(plan.plan.replicas),
+            f"{plan.plan.microbatches} x {plan.plan.microbatch}",
+            format_duration(plan.measured.iteration),
+            format_duration(plan.iteration),
+            *map(signed, (_error(plan), _sailor_error(plan), _strategies_error(plan))),
         )
-        for each in plans
+        for plan in plans
     ]
     print_table((*head, "Sailor", "strategies"), rows)
 
@@ -83,42 +83,42 @@ def _print_iterations(plans: Sequence[PlanComparison]) -> None:
 def _print_parts(plans: Sequence[PlanComparison]) -> None:
     head = ("measured", "predicted", "error", "Sailor")
     rows = []
-    for each in plans:
+    for plan in plans:
         cells = ["-"] * 8
-        if (measured := each.measured.all_reduce) is not None:
-            errors = (_reduce_error(each, time) for time in (each.all_reduce, _sailor(each)[1]))
-            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(signed, errors))
-        if (held := each.measured.memory) is not None:
-            errors = (bytes_held / held - 1 for bytes_held in (each.memory, _sailor(each)[2]))
-            cells[4:] = (*map(format_size, (held, each.memory)), *map(signed, errors))
-        rows.append((each.plan.name, *cells))
+        if (measured := plan.measured.all_reduce) is not None:
+            errors = (_reduce_error(plan, time) for time in (plan.all_reduce, _sailor(plan)[1]))
+            cells[:4] = (*map(format_duration, (measured, plan.all_reduce)), *map(signed, errors))
+        if (held := plan.measured.memory) is not None:
+            errors = (bytes_held / held - 1 for bytes_held in (plan.memory, _sailor(plan)[2]))
+            cells[4:] = (*map(format_size, (held, plan.memory)), *map(signed, errors))
+        rows.append((plan.plan.name, *cells))
     print_table(("plan", *head, *head), rows)
 
 
 def _print_means(plans: Sequence[PlanComparison]) -> None:
-    fullest = [(each, held) for each in plans if (held := each.measured.memory) is not None]
+    fullest = [(plan, held) for plan in plans if (held := plan.measured.memory) is not None]
     errors: dict[str, tuple[list[float], list[float], list[float]]] = {
         "iteration": (
-            [_error(each) for each in plans],
-            [_sailor_error(each) for each in plans],
-            [_strategies_error(each) for each in plans],
+            [_error(plan) for plan in plans],
+            [_sailor_error(plan) for plan in plans],
+            [_strategies_error(plan) for plan in plans],
         ),
         **{
             f"iteration, micro-batches of {size}": (
-                [_error(each) for each in plans if each.plan.microbatch == size],
-                [_sailor_error(each) for each in plans if each.plan.microbatch == size],
-                [_strategies_error(each) for each in plans if each.plan.microbatch == size],
+                [_error(plan) for plan in plans if plan.plan.microbatch == size],
+                [_sailor_error(plan) for plan in plans if plan.plan.microbatch == size],
+                [_strategies_error(plan) for plan in plans if plan.plan.microbatch == size],
             )
-            for size in sorted({each.plan.microbatch for each in plans})
+            for size in sorted({plan.plan.microbatch for plan in plans})
         },
         "all-reduce": (
-            [_reduce_error(each, each.all_reduce) for each in plans],
-            [_reduce_error(each, _sailor(each)[1]) for each in plans],
+            [_reduce_error(plan, plan.all_reduce) for plan in plans],
+            [_reduce_error(plan, _sailor(plan)[1]) for plan in plans],
             [],
         ),
         "all-reduce, half duplex": (
-            [_reduce_error(each, 2 * each.all_reduce) for each in plans],
-            [_reduce_error(each, 2 * _sailor(each)[1]) for each in plans],
+            [_reduce_error(plan, 2 * plan.all_reduce) for plan in plans],
+            [_reduce_error(plan, 2 * _sailor(plan)[1]) for plan in plans],
             [],
         ),
         "memory": (
@@ -141,14 +141,14 @@ def _print_ranking(plans: Sequence[PlanComparison]) -> None:
     if len(plans) < 2:
         print("one plan is nothing to rank")
         return
-    measured = [each.plan.batch / each.measured.iteration for each in plans]
+    measured = [plan.plan.batch / plan.measured.iteration for plan in plans]
     for name, times in (
-        ("replay", [each.iteration for each in plans]),
-        ("Sailor", [_sailor(each)[0] for each in plans]),
+        ("replay", [plan.iteration for plan in plans]),
+        ("Sailor", [_sailor(plan)[0] for plan in plans]),
     ):
         if any(map(math.isnan, times)):
             continue
-        predicted = [each.plan.batch / time for each, time in zip(plans, times, strict=True)]
+        predicted = [plan.plan.batch / time for plan, time in zip(plans, times, strict=True)]
         pairs = [
             (measured[a] - measured[b]) * (predicted[a] - predicted[b]) > 0
             for a, b in combinations(range(len(plans)), 2)

@@ -67,9 +67,12 @@ def main() -> int:
             continue
         recordings, seconds = known
         measured = float(row["memory_gib"]) * GIB
-        allocated = max(memory_use(each, 1 << 50).allocated for each in recordings)
+        allocated = max(memory_use(recording, 1 << 50).allocated for recording in recordings)
         default, expandable = (
-            max(played_allocator(replace(each, allocator=to)).highest for each in recordings)
+            max(
+                played_allocator(replace(recording, allocator=to)).highest
+                for recording in recordings
+            )
             for to in ("", "expandable_segments:True")
         )
         errors.append(default / measured - 1)
@@ -159,7 +162,7 @@ def recorded(
     )
     if ended.returncode:
         lines = ended.stderr.strip().splitlines()
-        why = next((each for each in reversed(lines) if "Error" in each), lines[-1])
+        why = next((line for line in reversed(lines) if "Error" in line), lines[-1])
         raise InputError(f"{title(row)}: {why}")
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     files = sorted(run.glob("device*.parquet"))

@@ -399,7 +399,7 @@ def is_linear(row: Row) -> bool:
 
 
 def _activations(row: Row, rows: Sequence[Row]) -> list[str]:
-    attributes = {each.name for each in rows if each.kind == "get_attr"}
+    attributes = {row.name for row in rows if row.kind == "get_attr"}
     return [name for name in row.inputs if name not in attributes]
 
 

@@ -85,7 +85,7 @@ def main() -> int:
         except InputError as error:
             refused[row.source, str(error).partition(":")[0]] += 1
     if parsed.write:
-        write_measured_runs({each.row: each.predicted for each in results})
+        write_measured_runs({result.row: result.predicted for result in results})
     if parsed.rows:
         _print_rows(results)
     _print_groups(results)
@@ -197,7 +197,9 @@ def _replica(question: Question) -> tuple[Replica, Cluster, tuple[float, float],
 
 
 def _seconds(graph: Graph, durations: Sequence[Estimate | None]) -> np.ndarray:
-    return np.array([0.0 if each is None else each.duration for each in durations])[graph.op]
+    return np.array([0.0 if duration is None else duration.duration for duration in durations])[
+        graph.op
+    ]
 
 
 def _print_rows(results: Iterable[Result]) -> None:
@@ -205,15 +207,15 @@ def _print_rows(results: Iterable[Result]) -> None:
         ("run", "strategy", "measured", "predicted", "error", "constant share", "nearest"),
         (
             (
-                _label(each.row),
-                str(each.row.strategy),
-                f"{each.row.seconds:.3f} s",
-                f"{each.predicted:.3f} s",
-                signed(each.error(each.predicted)),
-                "" if each.constant is None else signed(each.error(each.constant)),
-                "" if each.nearest is None else signed(each.error(each.nearest)),
+                _label(result.row),
+                str(result.row.strategy),
+                f"{result.row.seconds:.3f} s",
+                f"{result.predicted:.3f} s",
+                signed(result.error(result.predicted)),
+                "" if result.constant is None else signed(result.error(result.constant)),
+                "" if result.nearest is None else signed(result.error(result.nearest)),
             )
-            for each in results
+            for result in results
         ),
         left=2,
     )
@@ -229,13 +231,13 @@ def _label(row: Row) -> str:
 
 def _print_groups(results: Sequence[Result]) -> None:
     groups = defaultdict[str, list[Result]](list)
-    for each in results:
-        row = each.row
+    for result in results:
+        row = result.row
         kind = "experts" if row.model.experts else "adapters" if row.model.adapter else "dense"
         kind = kind if row.model.causal else "encoder"
-        groups[f"{row.source}: {row.stack}, {row.device}, {row.numbers}, {kind}"].append(each)
-        groups[f"{row.source}: all"].append(each)
-        groups["all"].append(each)
+        groups[f"{row.source}: {row.stack}, {row.device}, {row.numbers}, {kind}"].append(result)
+        groups[f"{row.source}: all"].append(result)
+        groups["all"].append(result)
     print_table(
         ("", "rows", "error", "bias", "worst", "in interval", "constant share", "nearest row"),
         (_line(name, groups[name]) for name in sorted(groups)),

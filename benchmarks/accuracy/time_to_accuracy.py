@@ -117,8 +117,8 @@ def load(folder: Path) -> list[Training]:
 def replays(trainings: Iterable[Training]) -> None:
     """Compute the gradients of recorded schedules, and compare their losses with the real ones."""
     rows = []
-    for each in trainings:
-        cell, run = each.cell, each.run
+    for training in trainings:
+        cell, run = training.cell, training.run
         if cell.link != "fair" or cell.start != "together" or cell.seed != 0:
             continue
         config = TrainConfig(
@@ -155,21 +155,21 @@ def schedules(trainings: Iterable[Training]) -> None:
     """Compare schedules: steps/s, coherence by quarter of the run, staleness of each tensor."""
     rows = []
     errors: dict[str, list[float]] = {}
-    for each in trainings:
-        cell = each.cell
+    for training in trainings:
+        cell = training.cell
         if (cell.algorithm, cell.lr) != ("asgd", 0.1):
             continue
-        real, ours = each.real.steps_per_second, each.ours.steps_per_second
+        real, ours = training.real.steps_per_second, training.ours.steps_per_second
         errors.setdefault(cell.link, []).append(ours / real - 1)
-        pooled, tensors = staleness_distances(each.real.schedule, each.ours.schedule)
+        pooled, tensors = staleness_distances(training.real.schedule, training.ours.schedule)
         rows.append(
             (
                 cell.name,
                 f"{real:.2f}",
                 f"{ours:.2f}",
                 signed(ours / real - 1),
-                by_quarter(each.real.schedule, cell.workers),
-                by_quarter(each.ours.schedule, cell.workers),
+                by_quarter(training.real.schedule, cell.workers),
+                by_quarter(training.ours.schedule, cell.workers),
                 f"{pooled:.2f}",
                 f"{max(tensors):.2f}",
             )
@@ -186,10 +186,10 @@ def schedules(trainings: Iterable[Training]) -> None:
 def spreads(folder: Path, trainings: Iterable[Training]) -> None:
     """Compare the spread of short measurements, which `predict` says as "±", with real ones."""
     windows: dict[tuple[str, int], list[Floats]] = {}
-    for each in trainings:
-        if (each.cell.algorithm, each.cell.lr) == ("asgd", 0.1):
-            key = each.cell.link, each.cell.workers
-            windows.setdefault(key, []).append(windows_of(each.real.schedule))
+    for training in trainings:
+        if (training.cell.algorithm, training.cell.lr) == ("asgd", 0.1):
+            key = training.cell.link, training.cell.workers
+            windows.setdefault(key, []).append(windows_of(training.real.schedule))
     rows = []
     distances: dict[str, list[Floats]] = {}
     for (link, workers), found in sorted(windows.items()):
@@ -226,8 +226,8 @@ def windows_of(schedule: Schedule) -> Floats:
     """Return steps/s in windows, one after the other, from when all workers are under way."""
     steps = schedule.steps
     ends = [np.sort(steps["end"][steps["worker"] == w]) / 1e12 for w in np.unique(steps["worker"])]
-    begin = max(float(each[DROPPED - 1]) for each in ends)
-    count = int((min(float(each[-1]) for each in ends) - begin) // WINDOW)
+    begin = max(float(end[DROPPED - 1]) for end in ends)
+    count = int((min(float(end[-1]) for end in ends) - begin) // WINDOW)
     edges = begin + WINDOW * np.arange(count + 1)
     return np.histogram(np.concatenate(ends), bins=edges)[0] / WINDOW
 
@@ -370,8 +370,8 @@ def designs(trainings: Iterable[Training]) -> None:
 
 def by_design(trainings: Iterable[Training]) -> list[list[Training]]:
     found: dict[object, list[Training]] = {}
-    for each in trainings:
-        found.setdefault(each.design, []).append(each)
+    for training in trainings:
+        found.setdefault(training.design, []).append(training)
     return list(found.values())
 
 
@@ -382,9 +382,9 @@ def by_quarter(schedule: Schedule, workers: int) -> str:
     steps = np.sort(schedule.steps, order=("worker", "step"))
     own = [steps[steps["worker"] == worker] for worker in range(workers)]
     begins, ends = ([each[name] / 1e12 for each in own] for name in ("begin", "end"))
-    times = np.linspace(max(each[0] for each in begins), min(each[-1] for each in ends), 4000)
+    times = np.linspace(max(begin_[0] for begin_ in begins), min(end[-1] for end in ends), 4000)
     quarters = np.array_split(coherence(begins, ends, times), 4)
-    return " ".join(f"{np.nanmean(each):.2f}" for each in quarters)
+    return " ".join(f"{np.nanmean(quarter):.2f}" for quarter in quarters)
 
 
 def staleness_distances(real: Schedule, ours: Schedule) -> tuple[float, Sequence[float]]:

@@ -182,7 +182,7 @@ def predicted(row: Row, shares: Shares) -> JobPrediction:
     table = _efficiencies(hardware.name, shares, eager=row.eager)
     stack = find_stack("llm-foundry")  # whose products and attention are the table's, not kernels
     durations = durations_on(graph, hardware, stack=stack, efficiencies=table)
-    times = np.array([0.0 if each is None else each.duration for each in durations])
+    times = np.array([0.0 if duration is None else duration.duration for duration in durations])
     replica = Replica(graph, times[graph.op], interference=OF_GPUS)
     return predict_job(replica, hardware.cluster(row.strategy.ranks), row.strategy)
 

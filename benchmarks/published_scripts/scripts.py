@@ -177,8 +177,9 @@ SCRIPTS: dict[str, Script] = {
         "src/open_clip_train/main.py",
         "features gathered with their gradient",
         (
-            *("--dataset-type", "synthetic", "--train-num-samples", "256", "--batch-size", "1"),
-            *("--model", "ViT-S-32-alt", "--epochs", "1", "--workers", "0", "--warmup", "1"),
+            # 10 batches of each rank
+            *("--dataset-type", "synthetic", "--train-num-samples", "{world}0", "--workers", "0"),
+            *("--model", "ViT-S-32-alt", "--epochs", "1", "--batch-size", "1", "--warmup", "1"),
             *("--gather-with-grad", "--logs", "{work}", "--force-image-size", "64"),
         ),
         module="open_clip_train.main",
@@ -242,13 +243,10 @@ SCRIPTS: dict[str, Script] = {
     ),
     "pipelining": Script(
         "PiPPy",
-        "examples/huggingface/pippy_gpt2.py",
+        "examples/huggingface/pippy_bert.py",
         "torch.distributed.pipelining, a model cut into stages",
-        (
-            *("--n_embd", "24", "--n_layer", "{world}", "--n_head", "2"),
-            *("--batch_size", "4", "--chunks", "4"),
-        ),
         needs=("transformers",),
+        stub="small_bert.py",
     ),
     "composer": Script(
         "composer",

@@ -46,7 +46,7 @@ def feedback(seeds: range, updates: int) -> dict[str | None, float]:
     print(f"Training loss after {updates} updates of {WORKERS} workers, mean of {len(seeds)}")
     for codec in (None, "topk(0.001)", "topk(0.001, feedback=false)"):
         runs = [run(codec, seed, updates=updates, **LEARNING) for seed in seeds]
-        found[codec] = fmean(each.final_loss for each in runs)
+        found[codec] = fmean(run.final_loss for run in runs)
         smaller = runs[0].compression.ratio if codec else 1
         print(f"  {codec or 'as it is':28} {found[codec]:.4f}   messages {smaller:,.0f} times less")
     return found
@@ -60,7 +60,7 @@ def by_bandwidth(bandwidths: tuple[str, ...]) -> dict[tuple[str | None, str], fl
     """
     found = {}
     print(f"Virtual time to {TARGET}")
-    print(f"  {'':18} updates " + " ".join(f"{each:>12}" for each in bandwidths))
+    print(f"  {'':18} updates " + " ".join(f"{bandwidth:>12}" for bandwidth in bandwidths))
     for codec in CODECS:
         updates = run(codec, until=TARGET, updates=3000, **LEARNING).reached_updates
         assert updates is not None, f"{codec} has not reached {TARGET}"

@@ -129,10 +129,10 @@ def write_table(rows: Sequence[Row]) -> str:
                 said.append(f"{row.staleness_distance:.2f}")
         lines.append(" | ".join(said))
     totals = [
-        f"{name.capitalize()}: mean of absolute errors {np.mean(np.abs(each)):.1%}, "
-        f"worst {max(each, key=abs):+.1%}."
-        for name, each in errors.items()
-        if each
+        f"{name.capitalize()}: mean of absolute errors {np.mean(np.abs(error)):.1%}, "
+        f"worst {max(error, key=abs):+.1%}."
+        for name, error in errors.items()
+        if error
     ]
     return "\n".join([*(f"| {line} |" for line in lines), "", *totals])
 

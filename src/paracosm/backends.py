@@ -124,7 +124,7 @@ class Backend:
         self, function: Callable[..., Answer], calls: Calls, lost: Callable[..., Answer] | None
     ) -> Numbered[Answer]:
         if self.jobs == 1 or len(calls) < 2:
-            yield from ((number, function(*each)) for number, each in calls.items())
+            yield from ((number, function(*call)) for number, call in calls.items())
             return
         from joblib import cpu_count
         from joblib.externals.loky import get_reusable_executor

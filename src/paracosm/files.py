@@ -49,10 +49,10 @@ Stamp = tuple[int, int, int] | None
 def file_stamp(path: str | Path) -> Stamp:
     """Return what differs once a file has been written anew; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
@@ -472,8 +472,8 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
         OSError: it cannot be made.
     """
     place = Path(within or tempfile.gettempdir())
-    for own in _own_folders(place):
-        for left in own.glob(f"{_LOCKED}/{Lock.NAME}"):
+    for path in _own_folders(place):
+        for left in path.glob(f"{_LOCKED}/{Lock.NAME}"):
             with suppress(OSError, InputError), Lock(left.parent):  # its process has ended
                 shutil.rmtree(left.parent, ignore_errors=True)
     made = _make_own(place)

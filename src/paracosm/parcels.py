@@ -41,7 +41,7 @@ class Parcel:
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-        others = tuple(str(each) for each in _FOLDERS.values() if each is not folder)
+        others = tuple(str(path) for path in _FOLDERS.values() if path is not folder)
         for name, module in list(sys.modules.items()):  # other files may have the same names
             if (getattr(module, "__file__", None) or "").startswith(others):
                 del sys.modules[name]
@@ -71,7 +71,7 @@ def parcel_of(arguments: Any) -> Parcel:
     found: dict[str, bytes] = {}
     for path in sorted({path for text in _texts(arguments) for path in _named(text)}):
         neighbours = [
-            each for folder in path.parents for each in folder.glob("*.py") if each.is_file()
+            path for folder in path.parents for path in folder.glob("*.py") if path.is_file()
         ]
         for each in (path, *neighbours) if path.suffix == ".py" else (path,):
             found.setdefault(str(each), each.read_bytes())

@@ -27,8 +27,8 @@ def largest_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fit(timings: Sequence[OpTiming]) -> SimpleNamespace:
         longest: dict[str, float] = {}
-        for each in timings:
-            longest[each.op.name] = max(longest.get(each.op.name, 0.0), each.time.median)
+        for timing in timings:
+            longest[timing.op.name] = max(longest.get(timing.op.name, 0.0), timing.time.median)
         return SimpleNamespace(estimate=lambda op: SimpleNamespace(duration=longest[op.name]))
 
     monkeypatch.setattr(design_errors, "fit_estimators", fit)

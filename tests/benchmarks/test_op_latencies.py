@@ -178,7 +178,7 @@ def test_a_model_alone_on_its_device_is_predicted_at_the_clocks_of_its_timings()
 
 def test_real_models_are_predicted_better_than_by_adding_up() -> None:
     folder = read_folder(DATA)
-    assert [each.model for each in folder.comparisons] == [
+    assert [comparison.model for comparison in folder.comparisons] == [
         "gpt2_large-train-1024-1",
         "bert_large-inf-512-16",
     ]
@@ -228,7 +228,7 @@ def test_damaged_files_are_named_and_the_others_are_used(tmp_path: Path) -> None
             csv.writer(out).writerows(changed)
         shutil.copy(file.with_suffix(".json"), folder / f"{name}.json")
 
-    write("lacks", [[*each[:place], *each[place + 1 :]] for each in rows])
+    write("lacks", [[*row[:place], *row[place + 1 :]] for row in rows])
     write("letters", [rows[0], [*rows[1][:place], "fast", *rows[1][place + 1 :]], *rows[2:]])
     write("broken", rows)
     (folder / "broken.json").write_text('{"num_layer": 36')
@@ -237,7 +237,7 @@ def test_damaged_files_are_named_and_the_others_are_used(tmp_path: Path) -> None
     write("alone", rows)
     (folder / "alone.json").unlink()
     found = read_folder(tmp_path)
-    assert [each.model for each in found.comparisons] == ["gpt"]
+    assert [comparison.model for comparison in found.comparisons] == ["gpt"]
     assert found.left_out["GPU/lacks.csv"] == "lacks the column acc_latency"
     assert found.left_out["GPU/letters.csv"].endswith("acc_latency: 'fast' is no number")
     assert "not JSON" in found.left_out["GPU/broken.csv"]

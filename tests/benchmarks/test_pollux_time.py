@@ -37,7 +37,7 @@ def test_cells_by_hand() -> None:
     # but noise, 96 examples are worth 12 of 8, so 700 of these become 58.3; it took 20 * 7.
     cells = list(cells_of(job(), [curve(8, 100), curve(96, 20)]))
     assert len(cells) == 2 * len(TARGETS["cifar10"])
-    cell = next(each for each in cells if each.target == 0.80 and each.placement == "44")
+    cell = next(cell for cell in cells if cell.target == 0.80 and cell.placement == "44")
     assert (cell.batch, cell.gpus) == (96, 8)
     assert cell.updates == pytest.approx((140, 700 / 12, 700 / 12))
     assert cell.step == pytest.approx((1.5, 1.2, 1.2))

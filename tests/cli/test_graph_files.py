@@ -38,7 +38,7 @@ def graph(tmp_path: Path) -> Path:
 
 
 def fails(capsys: Capture, *arguments: object) -> str:
-    assert main([str(each) for each in arguments]) == 2
+    assert main([str(argument) for argument in arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     return printed.err

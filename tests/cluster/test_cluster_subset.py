@@ -37,7 +37,7 @@ def test_links_of_workers_that_are_gone_are_gone() -> None:
     )
     assert first_workers(cluster, 3) is cluster
     left = first_workers(cluster, 2)
-    assert [each[:2] for each in left.overrides] == [("worker0", "worker1")]
+    assert [override[:2] for override in left.overrides] == [("worker0", "worker1")]
     assert left.link("worker0", "worker1").latency == 1e-3
 
 

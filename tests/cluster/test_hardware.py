@@ -85,8 +85,8 @@ def test_peaks_are_dense_and_links_one_way() -> None:
     assert known.devices["h100-sxm"].peak("bfloat16") == 1979e12 / 2
     assert known.interconnects["nvlink3"].bandwidth == 600e9 / 2
     assert known.interconnects["nvlink4"].bandwidth == 900e9 / 2
-    for each in known.interconnects.values():
-        assert each.usable <= each.bandwidth
+    for interconnect in known.interconnects.values():
+        assert interconnect.usable <= interconnect.bandwidth
 
 
 def test_a_device_is_in_its_usual_node() -> None:

@@ -49,7 +49,9 @@ class Script:
 
 
 def times(records: list[Record], rank: int) -> list[float]:
-    ends = [each.end for each in records if isinstance(each, Iteration) and each.rank == rank]
+    ends = [
+        record.end for record in records if isinstance(record, Iteration) and record.rank == rank
+    ]
     return [after - before for before, after in itertools.pairwise(ends)]
 
 

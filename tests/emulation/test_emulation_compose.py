@@ -75,7 +75,7 @@ class Script:
 
 
 def iteration_times(records: list[Record]) -> list[float]:
-    ends = [each.end for each in records if isinstance(each, Iteration)]
+    ends = [record.end for record in records if isinstance(record, Iteration)]
     return [after - before for before, after in itertools.pairwise(ends)]
 
 
@@ -144,7 +144,7 @@ def test_a_wait_for_one_leaves_others_under_way() -> None:
     composed = compose(job(**LINK, comm_workers=1), 0, script.records)
     spans = [each for each in composed if isinstance(each, Collective)]
     assert spans[1].begun - spans[0].asked == pytest.approx(10 * MS)
-    assert {each.worker for each in spans} == {0}
+    assert {span.worker for span in spans} == {0}
 
 
 def test_communication_takes_its_share_of_the_core() -> None:
@@ -248,10 +248,10 @@ def test_a_rank_without_a_core_makes_noisy_numbers() -> None:
     quiet = compose(config := job(**LINK), 0, script.records)
     assert summarise(config, quiet, 0, script.records).status == "done"
     busy = [
-        each
-        if not isinstance(each, Iteration)
-        else Iteration(0, each.number, each.end, 0.0, 1, 21 * MS * each.number)
-        for each in script.records
+        record
+        if not isinstance(record, Iteration)
+        else Iteration(0, record.number, record.end, 0.0, 1, 21 * MS * record.number)
+        for record in script.records
     ]
     summary = summarise(config, compose(config, 0, busy), 0, busy)
     assert summary.status == "noisy"
@@ -311,7 +311,7 @@ def test_one_measurement_serves_every_world_of_a_data_parallel_script(tmp_path: 
     result = run_emulation(of_four)
     # A ring of four takes 2 * 3/4 of 10 MB at 1 GB/s: the second bucket is done at 50 ms.
     assert iteration_times(list(result.records)) == pytest.approx([51 * MS] * 2)
-    assert next(each.size for each in result.records if isinstance(each, Collective)) == 32
+    assert next(record.size for record in result.records if isinstance(record, Collective)) == 32
     texts = [note["text"] for note in result.summary.notes]
     assert any("measured in a world of 2 ranks" in text for text in texts)
     late = replace(begin, number=99, asked=script.now, done=script.now)

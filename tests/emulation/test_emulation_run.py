@@ -58,7 +58,7 @@ def test_the_unchanged_job_runs_last_and_stands_beside(runs: list[EmulateConfig]
     assert sentence(summary).startswith(
         f"In a world of 8, an iteration takes 104 ms with {'; '.join(CHANGES)} instead of 100 ms"
     )
-    table = next(each for each in tables(summary) if each.title.startswith("With and"))
+    table = next(table for table in tables(summary) if table.title.startswith("With and"))
     assert [row[:2] for row in table.rows] == [
         ("unchanged", "100 ms"),
         ("; ".join(CHANGES), "104 ms"),
@@ -74,7 +74,7 @@ def test_without_changes_there_is_one_run(runs: list[EmulateConfig]) -> None:
 
 def test_another_number_of_workers_is_a_change_like_others(runs: list[EmulateConfig]) -> None:
     run_emulation(job(what_if="workers: 4"))
-    assert [each.world for each in runs] == [4, 8]
+    assert [run.world for run in runs] == [4, 8]
 
 
 def test_delays_begin_with_none_and_go_beside_other_changes(runs: list[EmulateConfig]) -> None:

@@ -93,7 +93,7 @@ def test_collectives_by_kind_in_all_and_per_iteration() -> None:
 
 def test_a_pause_between_two_iterations_is_no_part_of_a_typical_one() -> None:
     records = made_up_records()
-    ends = [each for each in records if isinstance(each, Iteration)]
+    ends = [record for record in records if isinstance(record, Iteration)]
     paused = Iteration(0, 11, ends[-1].end + 5.0, 8.0, MIB)
     found = summary_of([*records, paused])
     assert found["iteration_time"]["mean"] > 0.5
@@ -137,7 +137,9 @@ def test_the_cost_of_the_emulator_is_its_last_word_on_every_rank() -> None:
 
 
 def test_without_steps_of_an_optimizer_the_collectives_are_still_there() -> None:
-    found = summary_of([each for each in made_up_records() if not isinstance(each, Iteration)])
+    found = summary_of(
+        [record for record in made_up_records() if not isinstance(record, Iteration)]
+    )
     assert found["iteration_time"] is None
     assert found["no_iteration_time"] == "the script made no step of an optimizer"
     assert found["breakdown"] is None

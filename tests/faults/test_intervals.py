@@ -80,7 +80,9 @@ def test_the_makespan_is_shortest_near_dalys_interval(mtbf: float, share: float)
     """To a thousandth, of all intervals from a tenth to ten times as long."""
     cost = share * mtbf
     intervals = daly_interval(cost, mtbf) * np.geomspace(0.1, 10, 401)
-    makespans = [expected_makespan(1.0, each, cost, 0.0, mtbf) for each in intervals.tolist()]
+    makespans = [
+        expected_makespan(1.0, interval, cost, 0.0, mtbf) for interval in intervals.tolist()
+    ]
     assert makespans[200] <= min(makespans) * 1.001
 
 

@@ -99,7 +99,7 @@ def test_what_lasts_at_an_instant() -> None:
 
     def percents(now: float, *nodes: str) -> list[float]:
         faults: list[Fault] = periods.at(now, *nodes)
-        return sorted(each.model.percent for each in faults)  # type: ignore[attr-defined]
+        return sorted(fault.model.percent for fault in faults)  # type: ignore[attr-defined]
 
     assert percents(0.5, "worker1", "") == []
     assert percents(1.0, "worker1", "") == [5]

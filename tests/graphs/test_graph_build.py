@@ -160,7 +160,10 @@ def test_a_cycle_is_found_where_there_is_one(edges: set[tuple[int, int]]) -> Non
         assert {*zip(cycle, [*cycle[1:], cycle[0]], strict=True)} <= edges
         assert len(set(cycle)) == len(cycle)
         on_cycles = {
-            row for each in nx.strongly_connected_components(known) for row in each if len(each) > 1
+            row
+            for component in nx.strongly_connected_components(known)
+            for row in component
+            if len(component) > 1
         } | {row for row, before in edges if row == before}
         assert cycle[0] == min(on_cycles)
 

@@ -276,7 +276,7 @@ def exchanges(split: Split, recipe: Recipe, phase: str) -> list[tuple[str, int, 
     for row in cores:
         if graph.resource[row] == COMMUNICATION:
             op = graph.ops[graph.op[row]]
-            later = [each for each in cores if each > row and graph.resource[each] != COMMUNICATION]
+            later = [core for core in cores if core > row and graph.resource[core] != COMMUNICATION]
             waits = bool(later) and row in graph.predecessors(later[0])
             found.append((op.name.split(".")[1], max(op.bytes_read, op.bytes_written), waits))
     return found

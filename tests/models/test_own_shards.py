@@ -117,7 +117,7 @@ def of_npz(ids: np.ndarray) -> Path:
 @pytest.mark.parametrize("kind", ["numbers", "texts"])
 def test_a_file_says_whose_each_example_is(write: Callable[[np.ndarray], Path], kind: str) -> None:
     numbers = np.random.default_rng(5).integers(0, 6, EXAMPLES) * 3 + 2
-    ids = numbers if kind == "numbers" else np.array([f"writer {each:02}" for each in numbers])
+    ids = numbers if kind == "numbers" else np.array([f"writer {number:02}" for number in numbers])
     path = write(ids)
     check_scheme(str(path))
     expected = [np.flatnonzero(numbers == each).tolist() for each in range(2, 20, 3)]

@@ -69,7 +69,7 @@ def play(
 
     Messages come in the order of their instants.
     """
-    room = np.bincount([each.route for each in messages], minlength=len(routes)).tolist()
+    room = np.bincount([message.route for message in messages], minlength=len(routes)).tolist()
     others = background or {}
     traffic = make_traffic(sharing, routes, [each * 1e12 for each in capacity], room, list(others))
     for station, weight in others.items():
@@ -77,10 +77,10 @@ def play(
     order = np.zeros((len(messages), 2), dtype=np.int64)
     ended = _play(
         traffic,
-        np.array([each.at for each in messages], dtype=np.int64),
-        np.array([each.route for each in messages], dtype=np.int64),
-        np.array([each.demand for each in messages], dtype=np.float64),
-        np.array([each.weight for each in messages], dtype=np.float64),
+        np.array([message.at for message in messages], dtype=np.int64),
+        np.array([message.route for message in messages], dtype=np.int64),
+        np.array([message.demand for message in messages], dtype=np.float64),
+        np.array([message.weight for message in messages], dtype=np.float64),
         order,
     )
     return [(int(message), int(instant)) for message, instant in order[:ended]]

@@ -174,7 +174,7 @@ def _exact_ends(
         due = {
             at: now + max(0, -((-(left[at] / rates[at] - Fraction(1, 1024))) // 1)) for at in left
         }
-        then = min([*due.values(), *(each.at for each in messages[asked:])])
+        then = min([*due.values(), *(message.at for message in messages[asked:])])
         left = {at: left[at] - rates[at] * (then - now) for at in left}
         now = int(then)
         end |= {at: now for at in left if due[at] == now}

@@ -100,7 +100,9 @@ def test_an_endless_quantum_is_first_come_first_served(
 @given(one_port())
 def test_a_quantum_of_next_to_nothing_is_max_min(messages: list[Message]) -> None:
     """Nobody is further from its fair share than by a quantum of each stream."""
-    scaled = [Message(1000 * each.at, each.route, 1000 * each.demand) for each in messages]
+    scaled = [
+        Message(1000 * message.at, message.route, 1000 * message.demand) for message in messages
+    ]
     fair = dict(play("fair", scaled, [[0]] * 4, [1]))
     in_turn = dict(play(Packets(1), scaled, [[0]] * 4, [1]))
     for number, end in fair.items():
@@ -127,7 +129,7 @@ def test_ends_are_those_of_turns_played_one_by_one(
     case: tuple[list[Message], list[list[int]], list[int], int],
 ) -> None:
     messages, ways, capacity, quantum = case
-    asked = [Asked(each.at, each.route, int(each.demand)) for each in messages]
+    asked = [Asked(message.at, message.route, int(message.demand)) for message in messages]
     expected = ends_of(asked, binding_routes(ways, capacity), capacity, quantum)
     assert dict(play(Packets(quantum), messages, ways, capacity)) == expected
 

@@ -30,8 +30,8 @@ def candidate(workers: int, times: list[float], lr: float = 0.1) -> Candidate:
 
 
 def compared(*candidates: Candidate) -> Comparison:
-    seeds = range(max(len(each.outcomes) for each in candidates))
-    return Comparison.of({each.design: each for each in candidates}, seeds)
+    seeds = range(max(len(candidate.outcomes) for candidate in candidates))
+    return Comparison.of({candidate.design: candidate for candidate in candidates}, seeds)
 
 
 def test_the_cheapest_is_so_pair_by_pair() -> None:
@@ -84,7 +84,7 @@ def test_no_design_has_a_better_number_than_the_one_that_is_named(
     assert found.speedups[found.reference] == 1
     for workers in {workers for workers, _ in designs}:
         best = found.fastest(workers)
-        own = [found.speedups[each] for each in found.speedups if each.workers == workers]
+        own = [found.speedups[speedup] for speedup in found.speedups if speedup.workers == workers]
         assert best is not None
         assert found.speedups[best] == max(own)
 

@@ -70,7 +70,7 @@ def test_what_lasted_is_a_schedule_that_trains_to_the_same_parameters(tmp_path: 
         assert failures.stops > 0
         schedule = result.schedule
         assert schedule is not None
-        learnt = {name: each for name, each in arguments.items() if name != "mtbf"}
+        learnt = {name: argument for name, argument in arguments.items() if name != "mtbf"}
         asked = TrainConfig(workers=3, updates=40, lookahead="off", **learnt)
         again = train_on_schedule(asked, [schedule], schedule.tensors, 0)
         assert torch.equal(again.parameters, result.parameters)
@@ -208,8 +208,10 @@ def test_a_plan_counts_failures(tmp_path: Path) -> None:
     found = run_plan(plan(tmp_path, mtbf="800ms a worker", **COSTS), 0)
     plain = run_plan(plan(tmp_path), 0)
     assert "800ms a worker" in found.durations["failures"]
-    assert all(each.effective is None for each in plain.designs)
-    shares = {(each.workers, each.algorithm): each.effective or 0.0 for each in found.designs}
+    assert all(design.effective is None for design in plain.designs)
+    shares = {
+        (design.workers, design.algorithm): design.effective or 0.0 for design in found.designs
+    }
     assert all(0 < share <= 1 for share in shares.values())
     # Two synchronous workers stop together, two asynchronous ones do not.
     assert shares[2, "ssgd"] < shares[2, "asgd"] < 1

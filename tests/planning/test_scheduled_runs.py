@@ -83,7 +83,7 @@ def test_throughput_is_what_predict_says(tmp_path: Path) -> None:
     schedule = run_scheduled(config, 5).schedule
     assert schedule is not None
     ends = [schedule.steps["end"][schedule.steps["worker"] == worker] for worker in range(3)]
-    rate = sum((len(each) - 3) / (each[-1] - each[2]) * 1e12 for each in ends)
+    rate = sum((len(end) - 3) / (end[-1] - end[2]) * 1e12 for end in ends)
     assert after_start.steps_per_second == pytest.approx(rate, rel=1e-9)
 
 

@@ -65,7 +65,7 @@ def plan(script: Path, *arguments: str, **options: Any) -> Any:
 def test_time_and_cost_are_those_of_all_tokens(script: Path, recorded: list[str]) -> None:
     price = "h100-sxm: 2 USD/h, a100-sxm-80gb: 1 USD/h"
     found = plan(script, hardware="h100-sxm,a100-sxm-80gb", workers=[2, 4], tokens=1e9, price=price)
-    assert [(each.workers, each.hardware) for each in found.designs] == [
+    assert [(design.workers, design.hardware) for design in found.designs] == [
         (2, "h100-sxm"),
         (2, "a100-sxm-80gb"),
         (4, "h100-sxm"),
@@ -106,7 +106,7 @@ def test_what_does_not_run_or_fit_is_a_row(script: Path, recorded: list[str]) ->
 def test_an_interrupt_keeps_what_there_is(script: Path, recorded: list[str]) -> None:
     found = plan(script, "interrupted", hardware="h100-sxm", workers=[2, 4])
     assert found.status == "interrupted"
-    assert [each.workers for each in found.designs] == [2]
+    assert [design.workers for design in found.designs] == [2]
 
 
 PLAN = ("plan", "--hardware", "h100-sxm,l4", "--workers", "2,4")

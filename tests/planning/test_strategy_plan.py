@@ -45,16 +45,16 @@ def test_time_cost_and_goodput_follow_from_an_iteration() -> None:
     """Of 32 sequences of 2,048 tokens 1e9 / 65,536 iterations; Daly's form of what fails adds."""
     options = {**FLAGS, "price": "2.2/h", "mtbf": "10 days a worker", "checkpoint_cost": "30s"}
     summary = run_strategy_plan(StrategyPlanConfig(**options), 0)
-    assert {each.workers for each in summary.designs} == {1, 2, 4, 8, 16}
-    for each in summary.designs:
-        work = 1e9 / (each.examples * 2048) * each.iteration_time
-        mtbf = 10 * 86400 / each.workers
+    assert {design.workers for design in summary.designs} == {1, 2, 4, 8, 16}
+    for design in summary.designs:
+        work = 1e9 / (design.examples * 2048) * design.iteration_time
+        mtbf = 10 * 86400 / design.workers
         time = expected_makespan(work, daly_interval(30, mtbf), 30, 30, mtbf)
-        assert each.time == pytest.approx(time)
-        assert each.effective == pytest.approx(work / time)
-        assert each.cost == pytest.approx(2.2 * each.workers * time / 3600)
-        assert each.limit == max(each.causes, key=lambda cause: each.causes[cause])
-    efficient = [each for each in summary.designs if each.is_efficient]
+        assert design.time == pytest.approx(time)
+        assert design.effective == pytest.approx(work / time)
+        assert design.cost == pytest.approx(2.2 * design.workers * time / 3600)
+        assert design.limit == max(design.causes, key=lambda cause: design.causes[cause])
+    efficient = [design for design in summary.designs if design.is_efficient]
     ordered = sorted(efficient, key=lambda each: each.time)
     assert [each.cost for each in ordered] == sorted((e.cost for e in efficient), reverse=True)
     assert summary.designs[summary.fastest] is ordered[0]
@@ -67,7 +67,7 @@ def test_a_plan_is_of_the_published_model_and_says_what_it_computes_with() -> No
         run_strategy_plan(StrategyPlanConfig(**{**FLAGS, "model": model, "max_workers": 2}), 0)
         for model in ("gpt2", "sizes:gpt2")
     )
-    assert [each.time for each in named.designs] == [each.time for each in sized.designs]
+    assert [design.time for design in named.designs] == [design.time for design in sized.designs]
     assert named.parameters == 124_439_808
     assert (named.dtype, named.optimizer) == ("bfloat16", "adamw")
     assert ", in bfloat16 with adamw, by megatron-te: " in answer(named)

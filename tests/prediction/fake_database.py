@@ -53,14 +53,14 @@ def make_graph(path: Path, *extra: Op, resource: str = "compute", block: int = 4
     nodes = [
         Node(
             i,
-            each,
+            op,
             name=f"layer{i}",
             phase=phase,
             resource=resource if i > 2 else "compute",
             dependencies=(i - 1,) if i else (),
             allocates=((block, -1),),
         )
-        for i, (each, phase) in enumerate(zip(ops, phases, strict=True))
+        for i, (op, phase) in enumerate(zip(ops, phases, strict=True))
     ]
     save_graph(build_graph(nodes, provenance={"examples": 8}), path)
     return path

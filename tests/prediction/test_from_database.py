@@ -154,7 +154,7 @@ def test_only_what_is_missing_is_profiled_and_added(
 
     def profile(ops: Any, settings: Any, keep: Any, **_: Any) -> Any:
         asked.append(list(ops))
-        keep([timing(each, 10 * MICRO) for each in ops])
+        keep([timing(op, 10 * MICRO) for op in ops])
         return type("Done", (), {"interrupted": False, "refused": {}})
 
     profiles_with(monkeypatch, profile)

@@ -106,10 +106,10 @@ def test_the_parts_of_every_kind_of_rank_add_up(asked: list[str], capsys: Captur
     flags = ["--workers", "8", "--bandwidth", "1Gbit/s", "--what-if", "worker 3: compute 2x slower"]
     summary = summary_of([*asked, *flags], capsys)
     ranks = summary["breakdown"]["ranks"]
-    assert [(each["first"], each["ranks"]) for each in ranks] == [("worker0", 7), ("worker3", 1)]
+    assert [(rank["first"], rank["ranks"]) for rank in ranks] == [("worker0", 7), ("worker3", 1)]
     parts = list(summary["breakdown"]["mean"])
-    for each in ranks:
-        picoseconds = sum(round(each[part] * 1e12) for part in parts)
+    for rank in ranks:
+        picoseconds = sum(round(rank[part] * 1e12) for part in parts)
         assert picoseconds == round(summary["iteration_time"] * 1e12)
     assert ranks[0]["waiting"] == pytest.approx(ALONE)
     assert ranks[1]["compute"] == pytest.approx(2 * ALONE)

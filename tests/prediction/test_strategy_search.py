@@ -58,15 +58,15 @@ def test_the_bounded_search_finds_what_trying_all_finds(workers: int) -> None:
     splits = splits_of(config, cluster, 0)
     search = search_strategies(model, cluster, workers, splits)
     network, best = Network(cluster), math.inf
-    for each in candidates(model, workers, workers, workers):
+    for candidate in candidates(model, workers, workers, workers):
         for what in RECOMPUTED:
-            strategy = replace(each.strategy, recompute=what)
-            split = splits(Candidate(strategy, each.micro_batch))
+            strategy = replace(candidate.strategy, recompute=what)
+            split = splits(Candidate(strategy, candidate.micro_batch))
             job = predict_job(split.replica, cluster, strategy)
             assert split.bound(strategy, network, 1.0) <= job.iteration_time * (1 + 1e-9)
             assert job.peak_memory is not None
             assert split.least_memory(strategy) <= job.peak_memory * (1 + 1e-9)
-            best = min(best, job.iteration_time / each.examples)
+            best = min(best, job.iteration_time / candidate.examples)
     assert search.complete
     assert search.predicted < search.candidates / 2
     assert search.ranked[0].per_example == pytest.approx(best, rel=1e-6)
@@ -255,5 +255,5 @@ def test_an_interrupted_plan_keeps_the_number_that_it_was_at(
     )
     plan = run_strategy_plan(config, 0)
     assert plan.status == "interrupted"
-    assert {each.workers for each in plan.designs} == {8}
+    assert {design.workers for design in plan.designs} == {8}
     assert len(plan.designs) == 2

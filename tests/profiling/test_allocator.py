@@ -95,8 +95,8 @@ def step_of(*nodes: tuple[int, int]) -> Graph:
     op = Op("op")
     return build_graph(
         [
-            Node(number, op, dependencies=(number - 1,) if number else (), allocates=(each,))
-            for number, each in enumerate(nodes)
+            Node(number, op, dependencies=(number - 1,) if number else (), allocates=(node,))
+            for number, node in enumerate(nodes)
         ]
     )
 

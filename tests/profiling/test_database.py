@@ -43,9 +43,9 @@ def test_what_is_added_comes_back_equal_after_reopening(tmp_path: Path) -> None:
 def test_timings_are_chosen_by_environment_name_and_cache(database: ProfileDatabase) -> None:
     add = Op("aten.add.Tensor", "x")
     database.add([timing("a"), timing("b", cache="warm"), timing("c", add), timing("d", add, GPU)])
-    assert {each.key for each in database.timings(CPU)} == {"a", "b", "c"}
-    assert {each.key for each in database.timings(name="aten.add.Tensor")} == {"c", "d"}
-    assert {each.key for each in database.timings(cache="warm")} == {"b"}
+    assert {timing.key for timing in database.timings(CPU)} == {"a", "b", "c"}
+    assert {timing.key for timing in database.timings(name="aten.add.Tensor")} == {"c", "d"}
+    assert {timing.key for timing in database.timings(cache="warm")} == {"b"}
     assert database.timings(GPU, "aten.relu.default") == []
 
 
@@ -56,7 +56,7 @@ def test_an_environment_in_other_words_is_the_same(tmp_path: Path) -> None:
         database._connection.execute("UPDATE environments SET text = ?", (newer,))
         database.add([timing("b")])
         assert database.environments() == [(CPU, 2)]
-        assert {each.key for each in database.timings(CPU)} == {"a", "b"}
+        assert {timing.key for timing in database.timings(CPU)} == {"a", "b"}
 
 
 def test_links_and_iterations_are_chosen_by_environment_and_graph(
@@ -67,14 +67,14 @@ def test_links_and_iterations_are_chosen_by_environment_and_graph(
     database.add_iterations([iteration("c"), other, iteration("e", GPU)])
     assert database.links(GPU) == [link("b", environment=GPU)]
     assert database.iterations("beef") == [other]
-    assert {each.key for each in database.iterations("f00d")} == {"c", "e"}
+    assert {iteration.key for iteration in database.iterations("f00d")} == {"c", "e"}
     assert database.iterations("f00d", CPU) == [iteration("c")]
 
 
 def test_the_same_key_twice_is_one_set_of_samples(database: ProfileDatabase) -> None:
     assert database.add([timing("a"), timing("a")]) == 1
     assert database.add([timing("a"), timing("b")]) == 1
-    assert [each.key for each in database.timings()] == ["a", "b"]
+    assert [timing.key for timing in database.timings()] == ["a", "b"]
 
 
 def test_the_answer_does_not_depend_on_the_order_in_which_it_was_told(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_counts_of_the_newest_measurement_hold_whoever_comes_last(tmp_path: 
         with ProfileDatabase.open(tmp_path / name, create=True) as opened:
             for each in order:
                 opened.add([each])
-            assert [each.op.flops for each in opened.timings()] == [20, 20], name
+            assert [timing.op.flops for timing in opened.timings()] == [20, 20], name
 
 
 def test_find_pools_what_is_known_and_leaves_out_the_rest(database: ProfileDatabase) -> None:
@@ -125,7 +125,7 @@ def test_find_asks_the_database_once_for_thousands_of_ops(database: ProfileDatab
     database.add(timings)
     statements: list[str] = []
     database._connection.set_trace_callback(statements.append)
-    assert len(database.find([each.op for each in timings], CPU, "cold")) == 3000
+    assert len(database.find([timing.op for timing in timings], CPU, "cold")) == 3000
     assert len(statements) == 2  # the environments first
 
 
@@ -261,7 +261,7 @@ def test_two_writers_at_once_lose_nothing_and_double_nothing(tmp_path: Path) -> 
         writer.communicate(timeout=300)
     assert [writer.returncode for writer in writers] == [0, 0]
     with ProfileDatabase.open(path) as database:
-        keys = [each.key for each in database.timings()]
+        keys = [timing.key for timing in database.timings()]
     assert len(keys) == len(set(keys)) == 3 * 250
 
 
@@ -314,5 +314,5 @@ def test_causal_attention_of_earlier_versions_is_read_in_half(database: ProfileD
     causal = Op(name, encode_arguments([*tensors, 0.0, True], {}), full, 3, 1)
     whole = Op(name, encode_arguments(tensors, {}), full, 3, 1)
     database.add([timing("a", causal), timing("b", whole)])
-    read = {each.key: each.op.flops for each in database.timings()}
+    read = {timing.key: timing.op.flops for timing in database.timings()}
     assert read == {"a": full // 2, "b": full}

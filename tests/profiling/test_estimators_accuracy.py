@@ -63,7 +63,8 @@ def test_nine_of_ten_true_times_lie_in_the_interval(
     ops = [op for name in TYPES for op in held_out[name]]
     estimates = [fitted[method].estimate(op) for op in ops]
     inside = [
-        each.low <= device_time(op) <= each.high for each, op in zip(estimates, ops, strict=True)
+        estimate.low <= device_time(op) <= estimate.high
+        for estimate, op in zip(estimates, ops, strict=True)
     ]
     assert 0.80 <= np.mean(inside) <= 0.97
 

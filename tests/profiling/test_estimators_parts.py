@@ -201,7 +201,7 @@ def test_ops_of_equal_sizes_are_in_one_fold() -> None:
 
 
 def held_out(**errors: list[float]) -> HeldOut:
-    arrays = {method: np.array(each) for method, each in errors.items()}
+    arrays = {method: np.array(error) for method, error in errors.items()}
     none = np.full(4, np.nan)
     return HeldOut(arrays, {method: np.ones(4) for method in errors}, none, none)
 

@@ -204,7 +204,7 @@ def test_the_order_of_timings_and_of_ops_is_irrelevant(timings: list[OpTiming]) 
 def test_excluded_ops_are_as_if_never_timed(timings: list[OpTiming]) -> None:
     out = OPS[:5]
     excluded = fit_estimators(timings, exclude=[(op.name, op.arguments) for op in out])
-    never = fit_estimators([each for each in timings if each.op not in out])
+    never = fit_estimators([timing for timing in timings if timing.op not in out])
     assert [excluded.estimate(op) for op in OPS] == [never.estimate(op) for op in OPS]
     assert {excluded.estimate(op).source for op in out} <= {"interpolated", "estimated"}
 

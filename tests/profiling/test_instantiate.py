@@ -175,7 +175,7 @@ def lstm_backward() -> Op:
 def test_a_backward_op_reads_what_its_forward_op_left_behind() -> None:
     """Its workspace is none of ours, and its output is that of its inputs and weights."""
     call, names = instantiate(lstm_backward()), operator_of(lstm_backward())._schema.arguments
-    named = {each.name: value for each, value in zip(names, call.args, strict=True)}
+    named = {name.name: value for name, value in zip(names, call.args, strict=True)}
     assert named["workspace"].numel() > 0
     layer = torch.nn.LSTM(4, 5)
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_every_forward_op_finds_its_arguments_in_its_backward_op(name: str) -> N
     backward = getattr(torch.ops.aten, name.removeprefix("aten.")).default._schema
     forward = getattr(torch.ops.aten, before.name).default._schema
     known = {argument.name for argument in backward.arguments}
-    asked = {before.renamed.get(each.name, each.name) for each in forward.arguments}
+    asked = {before.renamed.get(argument.name, argument.name) for argument in forward.arguments}
     assert asked - {None} <= known
     assert set(before.returns) - {None} <= known
     assert len(before.returns) == len(forward.returns)

@@ -123,7 +123,9 @@ def _arrange(
     now: int,
 ) -> None:
     """Let every message wait at the port that limits it, and set the rates of ports."""
-    limits, rates = _max_min({at: ways[each.stream] for at, each in messages.items()}, capacity)
+    limits, rates = _max_min(
+        {at: ways[message.stream] for at, message in messages.items()}, capacity
+    )
     for number, message in sorted(messages.items()):
         if message.port == limits[number]:
             continue

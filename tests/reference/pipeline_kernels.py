@@ -39,7 +39,7 @@ def kernels_of(stage: int, stages: int, batches: int, forward: int, backward: in
     ops: list[Kernel] = []
 
     def exchange(*messages: tuple[str, int]) -> None:
-        there = tuple(each for each in messages if 0 <= each[1] <= last)
+        there = tuple(message for message in messages if 0 <= message[1] <= last)
         if there:
             ops.append(Kernel("exchange", messages=there))
 
@@ -93,9 +93,9 @@ def played(stages: list[list[Kernel]], transfer: int) -> list[list[Span]]:
                 begun[here] = max(free, place + 1)
                 moved = True
             others = partners.get(here, [])
-            if all(each in begun for each in others):
+            if all(other in begun for other in others):
                 begin = begun[here]
-                came = [max(begin, begun[each]) for each in others]
+                came = [max(begin, begun[other]) for other in others]
                 end = max(came) + transfer if others else begin + kernel.duration
                 spans[stage].append(Span(kernel, begin, end))
                 moved = True

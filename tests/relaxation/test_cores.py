@@ -37,7 +37,7 @@ def in_turns(
 ) -> list[tuple[int, int]]:
     """Return (end, thread) of all updates: a queue of threads, played second by second."""
     queue, counts = deque(range(len(durations))), [0] * len(durations)
-    left = [each[0] for each in durations]
+    left = [duration[0] for duration in durations]
     ends, running = [], []
     for second in range(until):
         if second % size == 0:
@@ -59,13 +59,15 @@ def test_turns_are_those_of_a_queue(data: st.DataObject) -> None:
     cores, size = data.draw(st.integers(1, threads - 1)), data.draw(st.integers(1, 7))
     lasting = st.lists(st.integers(1, 40), min_size=1, max_size=3)
     durations = [data.draw(lasting) for _ in range(threads)]
-    times = [f"recorded({', '.join(f'{d}s' for d in each)}, cycle=true)" for each in durations]
+    times = [
+        f"recorded({', '.join(f'{d}s' for d in duration)}, cycle=true)" for duration in durations
+    ]
     found = relax(
         PROBLEM, time=times, cores=cores, time_slice=float(size), tolerance=None, max_time=200.0
     )
     done = found.spans.end <= 200.0
     ends = np.column_stack([found.spans.end, found.spans.processor])[done].tolist()
-    assert sorted(ends) == [list(each) for each in in_turns(durations, cores, size, 200)]
+    assert sorted(ends) == [list(turn) for turn in in_turns(durations, cores, size, 200)]
 
 
 def test_a_processor_for_each_core_waits_for_none() -> None:

@@ -46,14 +46,14 @@ def test_ranks_steps_and_collectives_by_who_comes_last(tmp_path: Path) -> None:
     assert arrivals.step.tolist() == [1, 1, 2, 2]
     found = lateness_of(arrivals)
     assert found is not None
-    by_rank = [(each.rank, each.last, each.collectives, each.steps) for each in found.ranks]
+    by_rank = [(rank.rank, rank.last, rank.collectives, rank.steps) for rank in found.ranks]
     assert by_rank == [(2, 3, 4, 1), (1, 1, 4, 1), (0, 0, 4, 0)]
-    assert 1e6 * np.array([[each.lateness, each.mean, each.most] for each in found.ranks]) == (
+    assert 1e6 * np.array([[rank.lateness, rank.mean, rank.most] for rank in found.ranks]) == (
         pytest.approx(np.array([[39, 13, 18], [30, 30, 30], [0, 0, 0]]))
     )
-    by_step = [(each.step, each.rank, each.last, each.collectives) for each in found.steps]
+    by_step = [(step.step, step.rank, step.last, step.collectives) for step in found.steps]
     assert by_step == [(1, 2, 2, 2), (2, 1, 1, 2)]
-    assert 1e6 * np.array([each.lateness for each in found.steps]) == pytest.approx([21, 30])
+    assert 1e6 * np.array([step.lateness for step in found.steps]) == pytest.approx([21, 30])
     first, second = found.collectives
     assert (first.kind, first.ranks, first.place, first.times) == ("all_reduce", 3, 1, 2)
     assert (first.most_rank, first.most_step, second.rank, second.last) == (1, 2, 2, 2)
@@ -123,8 +123,8 @@ def test_a_large_trace_that_is_played_in_parts_comes_to_the_same(
     one, other = (summarise_replays(each).lateness for each in (parts, whole))
     assert one is not None
     assert other is not None
-    assert [each.to_dict() for each in one.steps] == [
-        {**each.to_dict(), "lateness": pytest.approx(each.lateness)} for each in other.steps
+    assert [step.to_dict() for step in one.steps] == [
+        {**step.to_dict(), "lateness": pytest.approx(step.lateness)} for step in other.steps
     ]
     assert one.collectives[0].times == len(whole.steps)
 

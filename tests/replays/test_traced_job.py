@@ -57,7 +57,9 @@ def test_two_ranks_that_meet_once(tmp_path: Path) -> None:
 )
 def test_what_ifs_of_two_ranks(what_if: str, first: float, second: float, tmp_path: Path) -> None:
     outcome = under(read_job(two_ranks(tmp_path)), what_if)
-    assert [1e6 * each.total for each in outcome.breakdowns] == pytest.approx([first, second])
+    assert [1e6 * breakdown.total for breakdown in outcome.breakdowns] == pytest.approx(
+        [first, second]
+    )
 
 
 def test_clocks_that_disagree_are_set_by_the_collectives(tmp_path: Path) -> None:
@@ -92,7 +94,9 @@ def test_groups_that_the_traces_name_meet_by_themselves(tmp_path: Path) -> None:
     traced = read_job(paths)
     communicators = traced.job.communicators
     assert [communicators.ranks(number) for number in range(2)] == [(0, 1), (2, 3)]
-    assert [1e6 * each.waiting for each in under(traced).breakdowns] == pytest.approx([0, 0, 28, 0])
+    assert [1e6 * breakdown.waiting for breakdown in under(traced).breakdowns] == pytest.approx(
+        [0, 0, 28, 0]
+    )
 
 
 def test_eight_real_ranks_are_played_as_they_were() -> None:
@@ -113,19 +117,19 @@ def test_eight_real_ranks_are_played_as_they_were() -> None:
 def test_ends_of_real_collectives_from_when_ranks_arrive() -> None:
     """The ends of eight ranks agree within 7 us; those of the first four are predicted as well."""
     meetings = meetings_of(read_job(sorted(DLRM.glob("*.json.gz"))))
-    assert [each.kind for each in meetings] == [
+    assert [meeting.kind for meeting in meetings] == [
         *["all_to_all"] * 4,
         *("all_reduce", "all_to_all", "all_reduce", "all_reduce"),
     ]
-    assert [each.last for each in meetings] == [7, 7, 7, 7, 7, 5, 5, 4]
+    assert [meeting.last for meeting in meetings] == [7, 7, 7, 7, 7, 5, 5, 4]
     errors = []
-    for number, each in enumerate(meetings):
-        assert np.ptp(each.end) <= 7.001e-6
+    for number, meeting in enumerate(meetings):
+        assert np.ptp(meeting.end) <= 7.001e-6
         predicted = transfer_by_others(meetings, number)
         assert predicted is not None
-        errors.append(each.begin + predicted - each.end.mean())
-        waited = each.begin - each.arrive
-        assert waited == pytest.approx(each.waited, abs=7.001e-6)
+        errors.append(meeting.begin + predicted - meeting.end.mean())
+        waited = meeting.begin - meeting.arrive
+        assert waited == pytest.approx(meeting.waited, abs=7.001e-6)
     assert np.abs(errors).max() < 30e-6
     assert np.abs(errors[:4]).max() < 2e-6
 

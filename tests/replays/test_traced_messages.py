@@ -179,7 +179,7 @@ def written(folder: Path, spans: list[list[Span]], form: str = "kernel") -> list
     last = max(ran[-1].end for ran in spans) + 10
     paths = []
     for stage, ran in enumerate(spans):
-        shown = [each for at, span in enumerate(ran) for each in events(at, span, form)]
+        shown = [event for at, span in enumerate(ran) for event in events(at, span, form)]
         end = host("cuda_runtime", "cudaDeviceSynchronize", len(ran) + 1, ran[-1].end)
         path = write(folder, [step(1, 0, last), *shown, end], stage, STAGES)
         paths.append(path)
@@ -311,7 +311,7 @@ def test_two_ranks_of_a_group_need_no_names(tmp_path: Path) -> None:
     ]
     traced = read_job(paths)
     assert traced.job.communicators.ranks(0) == (0, 1)
-    waits = [each.waiting for each in outcome_of(traced, traced_times(traced)).breakdowns]
+    waits = [breakdown.waiting for breakdown in outcome_of(traced, traced_times(traced)).breakdowns]
     assert 1e6 * np.array(waits) == pytest.approx([7, 0])
 
 

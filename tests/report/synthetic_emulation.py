@@ -89,7 +89,11 @@ def make_emulation(
             records += [Exchange(rank, 10**9, 10**9, 4_000, 2.5) for rank in ranks]
         records.append(Note(0, False, "gloo of PyTorch 2.99 is untested"))
     for rank in ranks * restarts:
-        ends = [each.end for each in records if isinstance(each, Iteration) and each.rank == rank]
+        ends = [
+            record.end
+            for record in records
+            if isinstance(record, Iteration) and record.rank == rank
+        ]
         for number, end in enumerate(ends):
             since = ends[number - 1] if number else START
             for name, value in (("iteration_time", end - since), ("exposed", 0.007), ("cpu", 0.9)):

@@ -168,7 +168,7 @@ def test_delays_that_nobody_could_fit_still_have_their_dots(tmp_path: Path) -> N
     assert run.summary is not None
     delays = run.summary["delays"]
     lost = {"status": "failed", "iteration_time": None, "breakdown": None}
-    few = [*delays[:2], *({"delay": each["delay"], **lost} for each in delays[2:])]
+    few = [*delays[:2], *({"delay": delay["delay"], **lost} for delay in delays[2:])]
     other = make_emulation(tmp_path / "run", delays=few, knee=failed)
     html = page_of(tmp_path, other)
     assert set(traces(figures_of(html), "iteration_time_by_delay")) == {"p10 to p90", "median"}

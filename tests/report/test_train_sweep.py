@@ -159,7 +159,7 @@ def test_where_nothing_was_computed_throughput_decides() -> None:
 
 def test_energy_is_drawn_where_the_nodes_power_is_known() -> None:
     runs = [trial(1.0, {"workers": w}, energy=200.0 * w) for w in (1, 2, 4)]
-    chart = {each.name: each for each in training_charts(Trials(runs, GOAL))}["energy"]
+    chart = {chart.name: chart for chart in training_charts(Trials(runs, GOAL))}["energy"]
     line = next(mark for mark in chart.marks if isinstance(mark, Curve))
     assert line.y.tolist() == [200, 400, 800]
 
@@ -292,7 +292,7 @@ def test_the_goal_is_the_lowest_loss_that_all_reach_that_learn(tmp_path: Path) -
     found = trials_of(described(runs))
     # The shortest ends at 2.3 / sqrt(40) = 0.36366.
     assert found.goal == Goal("training loss 0.37", False)
-    assert [each.updates for each in found.runs] == [40, 40, 40, 40]
+    assert [run.updates for run in found.runs] == [40, 40, 40, 40]
     assert found.runs[0].time == pytest.approx(0.8)
     assert found.variables["workers"] == [2, 4, 8]
 
@@ -350,7 +350,7 @@ def test_curves_have_the_hue_of_their_algorithm_and_the_shade_and_dashes_of_thei
         *((1, pale, 1), (1, pale, 2), (1, 1.0, 0), (1, 1.0, 1)),
     ]
     curves = figures_of(page_of(tmp_path, *runs))["loss_time"]["data"]
-    shown = {each["meta"]["run"]: each["line"] for each in curves if each["mode"] == "lines"}
+    shown = {curve["meta"]["run"]: curve["line"] for curve in curves if curve["mode"] == "lines"}
     assert shown[2]["color"] == "#0072B2"
     assert shown[6]["color"] == "#D55E00"
     assert shown[0]["color"] not in (shown[2]["color"], shown[6]["color"])

@@ -27,7 +27,7 @@ def run(name: str, *flags: str) -> str:
 
 def test_no_verb_and_no_model_of_a_study_is_left_out() -> None:
     assert {each.verb(VERBS) for each in COMMANDS} == set(VERBS)
-    models = {getattr(each, "__name__", "") for kind in KINDS.values() for each in kind.models}
+    models = {getattr(model, "__name__", "") for kind in KINDS.values() for model in kind.models}
     written = {name.partition(":")[2] for _, name, _ in WRITTEN}
     # Their fields are those of TrainConfig, and flags; those of the others are flags.
     plain = {

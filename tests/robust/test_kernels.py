@@ -34,9 +34,9 @@ def kernels() -> dict[str, Any]:
     for module in pkgutil.walk_packages(paracosm.__path__, "paracosm."):
         if "nccl" in module.name or module.name.endswith("__main__"):
             continue
-        for each in vars(importlib.import_module(module.name)).values():
-            if isinstance(each, CPUDispatcher) and not isinstance(each, _Part):
-                found[f"{each.py_func.__module__}.{each.py_func.__qualname__}"] = each
+        for var in vars(importlib.import_module(module.name)).values():
+            if isinstance(var, CPUDispatcher) and not isinstance(var, _Part):
+                found[f"{var.py_func.__module__}.{var.py_func.__qualname__}"] = var
     return found
 
 

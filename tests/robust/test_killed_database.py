@@ -49,7 +49,7 @@ def test_no_committed_timing_is_lost(tmp_path: Path) -> None:
         committed |= set(said.decode().splitlines())
         with ProfileDatabase.open(path) as database:
             database.check()
-            of_batch = [each.key.rpartition(".")[0] for each in database.timings()]
+            of_batch = [stored.key.rpartition(".")[0] for stored in database.timings()]
         assert committed <= set(of_batch)
         assert all(of_batch.count(batch) == BATCH for batch in set(of_batch))
     assert len(committed) >= KILLS

@@ -85,16 +85,16 @@ def test_files_are_made_only_where_the_guide_says_and_through_no_link(
             assert path in (folder, config, Path("/dev/null")), line
     assert {*temporary.iterdir()} <= {torch}
     files = {each for each in in_run if not (out / each).is_dir()}
-    assert {Path(each).name for each in files} <= {*FILES, ".lock"}
-    assert all(each.count("/") <= 1 for each in files)  # of a run, or of a run of a sweep
+    assert {Path(file).name for file in files} <= {*FILES, ".lock"}
+    assert all(file.count("/") <= 1 for file in files)  # of a run, or of a run of a sweep
     if not files:
         return
     # Once more, into a folder from elsewhere that has a link by each of these names.
     victim, other = victim_in(tmp_path / "of another"), folder / "other"
-    for each in files:
-        (other / each).parent.mkdir(parents=True, exist_ok=True)
-        if Path(each).name != ".lock":
-            (other / each).symlink_to(victim)
+    for file in files:
+        (other / file).parent.mkdir(parents=True, exist_ok=True)
+        if Path(file).name != ".lock":
+            (other / file).symlink_to(victim)
     forced = COMMANDS[name].replace("--out {out}", "--out {out} --force")
     child = run(shlex.split(forced.format(**places, out=other)), temporary)
     assert child.wait() == CODES.get(name, 0), child.said

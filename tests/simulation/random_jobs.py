@@ -121,7 +121,11 @@ def _rank_once(
             begin = max([arrive, *(spans[other][call][0] for other, call in calls)])
             end = begin + max(_length(job, other, call) for other, call in calls)
         elif kind == "receive":
-            [(other, call)] = [each for each in _counterparts(job, rank, row) if each[0] != rank]
+            [(other, call)] = [
+                counterpart
+                for counterpart in _counterparts(job, rank, row)
+                if counterpart[0] != rank
+            ]
             end = max(arrive, spans[other][call][2] + _length(job, rank, row))
         free[program.lane[row]] = end
         found.append((arrive, begin, end))

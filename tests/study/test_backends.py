@@ -76,7 +76,7 @@ def test_calls_run_on_workers_and_answers_come_in_order_where_asked(dask: Backen
     assert len(set(pids)) == 2
     assert os.getpid() not in pids
     calls = [(number, 3) for number in range(20)]
-    assert list(dask.each(divmod, calls, in_order=True)) == [divmod(*each) for each in calls]
+    assert list(dask.each(divmod, calls, in_order=True)) == [divmod(*call) for call in calls]
 
 
 def write_own(folder: Path, seconds: float | None = 0) -> str:

@@ -161,7 +161,7 @@ def test_a_training_with_a_target_is_tuned_for_the_time_to_it(
             lr=float(row["lr"]),
         )  # fmt: skip
         rows = run.metrics.filter(pc.field("name") == "accuracy").to_pylist()
-        met = [each["value"] >= 0.8 for each in rows]
+        met = [row["value"] >= 0.8 for row in rows]
         first = next((n for n in range(len(met)) if all(met[n : n + 3]) and met[n:]), None)
         assert float(row["reached_at"]) == (float("inf") if first is None else first)
     assert {row["reached_at"] == "inf" for row in trials_in(out)} == {False, True}

@@ -181,7 +181,7 @@ def test_each_collective_is_exposed_in_the_seconds_that_some_wait_covers(
 ) -> None:
     waited = seconds_in(waits)
     found = exposed_of_each(spans(collectives), spans(waits))
-    assert_allclose(found, [len(seconds_in([each]) & waited) for each in collectives])
+    assert_allclose(found, [len(seconds_in([collective]) & waited) for collective in collectives])
 
 
 @given(PAIRS, PAIRS, st.lists(st.integers(-5, 60), min_size=2, max_size=6).map(sorted))
@@ -193,9 +193,9 @@ def test_parts_of_stretches_add_up_to_what_each_set_covers(
     under_way, waited = seconds_in(collectives), seconds_in(waits)
     stretches = [set(range(*pair)) for pair in pairwise(edges)]
     expected = {
-        "exposed": [len(under_way & waited & each) for each in stretches],
-        "hidden": [len((under_way - waited) & each) for each in stretches],
-        "other": [len((waited - under_way) & each) for each in stretches],
+        "exposed": [len(under_way & waited & stretch) for stretch in stretches],
+        "hidden": [len((under_way - waited) & stretch) for stretch in stretches],
+        "other": [len((waited - under_way) & stretch) for stretch in stretches],
     }
     for name, seconds in expected.items():
         assert_allclose(getattr(parts, name), seconds, atol=1e-9)

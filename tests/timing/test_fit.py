@@ -317,7 +317,7 @@ def test_the_family_that_drew_the_samples_is_chosen(truth):
     assert best.family == truth.name
     assert type(best.distribution) is type(truth)
     assert best.ks < 1.63 / math.sqrt(2000)  # its quantile of 99 %
-    scores = [each.score for each in fits]
+    scores = [fit.score for fit in fits]
     assert scores == sorted(scores, reverse=True)
     assert len(fits) == 8
 
@@ -366,7 +366,7 @@ def test_leaving_one_out_by_hand():
 
 def test_families_without_zero_are_left_out_when_a_sample_is_zero():
     values = np.append(MEASURED[:100], 0.0)
-    found = {each.family for each in compare_fits(values)}
+    found = {fit.family for fit in compare_fits(values)}
     assert found == {"uniform", "normal", "exponential", "kernel_density"}
     with pytest.raises(InputError, match=r"samples\[100\] is 0, which gamma never is"):
         compare_fits(values, ["gamma"])

@@ -64,21 +64,21 @@ def test_each_example_is_clipped_alone(topology: str) -> None:
     ]
     parameters, clipped = list(module.parameters()), 0
     for _ in range(10):
-        total = [torch.zeros_like(each) for each in parameters]
+        total = [torch.zeros_like(parameter) for parameter in parameters]
         for sampler in samplers:
             for index in sampler.next():
                 module.zero_grad()
                 cross_entropy(module(x[index][None]), y[index][None]).backward()
                 clipped += bool(torch.nn.utils.clip_grad_norm_(parameters, 1.2) > 1.2)
-                for one, each in zip(total, parameters, strict=True):
-                    assert each.grad is not None
-                    one += each.grad
+                for one, parameter in zip(total, parameters, strict=True):
+                    assert parameter.grad is not None
+                    one += parameter.grad
         with torch.no_grad():
-            for one, each in zip(total, parameters, strict=True):
-                each -= 0.3 * one / 16
+            for one, parameter in zip(total, parameters, strict=True):
+                parameter -= 0.3 * one / 16
     assert 40 < clipped < 160, "most are, not all"
     result = run(algorithm="ssgd", topology=topology, workers=2, privacy=NEXT_TO_NONE)
-    expected = torch.cat([each.detach().reshape(-1) for each in parameters])
+    expected = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
     assert torch.allclose(result.parameters, expected, atol=5e-6)
 
 
@@ -242,9 +242,9 @@ def test_an_adaptive_clip_is_that_of_a_plain_loop(quantile: float) -> None:
                 module.zero_grad()
                 cross_entropy(module(x[chosen]), y[chosen]).backward()
                 with torch.no_grad():
-                    for each in parameters:
-                        assert each.grad is not None
-                        each -= 0.3 * each.grad
+                    for parameter in parameters:
+                        assert parameter.grad is not None
+                        parameter -= 0.3 * parameter.grad
             change = theta - flat(parameters)
             within += float(change.norm()) <= clip
             total += change * min(1.0, clip / float(change.norm()))

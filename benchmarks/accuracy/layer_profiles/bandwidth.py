@@ -48,7 +48,7 @@ class Bandwidth:
 
     def shared(self, by: int) -> Bandwidth:
         """Return the bandwidth that each of so many has of it."""
-        return Bandwidth(tuple(each / by for each in self.coefficients))
+        return Bandwidth(tuple(coefficient / by for coefficient in self.coefficients))
 
     def all_reduce(self, ranks: int, size: float) -> float:
         """Return the seconds of a ring all-reduce: 2 (p - 1) messages of `size` / p bytes.

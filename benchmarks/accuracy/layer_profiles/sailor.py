@@ -120,8 +120,8 @@ def _memory(plan: Plan, number: int, model: str, sizes: Sizes) -> float:
     own = slice(stage.layers.start, stage.layers.stop)
     layers = [sizes.layers(model, tensor) for tensor in {w.tensor for w in stage.workers}]
     return max(
-        BYTES_PER_PARAMETER * float(each.parameters[own].sum())
-        + float(each.kept[own].sum()) * plan.microbatch * (len(plan.stages) - number)
+        BYTES_PER_PARAMETER * float(layer.parameters[own].sum())
+        + float(layer.kept[own].sum()) * plan.microbatch * (len(plan.stages) - number)
         + GH200
-        for each in layers
+        for layer in layers
     )

@@ -104,7 +104,9 @@ class Training(Job):
             {each: {**order, "begin": begin + stagger * i} for i, each in enumerate(chosen)}
         )
         answers = self.processes.answers("training", chosen, seconds or _LONG)
-        self.processes.order({each: {"do": "tell", "file": str(files[each])} for each in servers})
+        self.processes.order(
+            {server: {"do": "tell", "file": str(files[server])} for server in servers}
+        )
         told = self.processes.answers("snapshots", servers)
         found = []
         for server in range(len(servers) or 1):

@@ -22,7 +22,7 @@ class TrainingWorker(Worker):
     def all_reducing(self, group: dist.ProcessGroup) -> Iterator[None]:
         """Have gradients averaged over a group by `DistributedDataParallel`, without servers."""
         servers, module = self._servers, self._workload.module
-        made = {each.end.what for each in self.segments if each.end.kind == "gradient"}
+        made = {segment.end.what for segment in self.segments if segment.end.kind == "gradient"}
         unused = len(made) < len(self.parameters)
         shared = DistributedDataParallel(module, process_group=group, find_unused_parameters=unused)
         self._servers, self._workload.module = 0, shared

@@ -67,9 +67,9 @@ class Accelerator:
     def _busy(self, op: Op) -> float:
         """Return the share of multiprocessors that a product keeps busy, by its best tiles."""
         tensors = decode_arguments(op.arguments)[0] if op.arguments else []
-        if len(tensors) != 2 or not all(isinstance(each, TensorArgument) for each in tensors):
+        if len(tensors) != 2 or not all(isinstance(tensor, TensorArgument) for tensor in tensors):
             raise InputError(f"{op.name}: a matrix product of unknown shapes")
-        (*batch, rows, _), (*_, columns) = (each.shape for each in tensors)
+        (*batch, rows, _), (*_, columns) = (tensor.shape for tensor in tensors)
         count = math.prod(batch)
         results: int = count * rows * columns
         return max(

@@ -11,7 +11,7 @@ os.environ["TORCHFT_LIGHTHOUSE"] = server.address()
 
 class CIFAR10(torchvision.datasets.FakeData):  # type: ignore[misc]  # not installed here
     def __init__(self, root, train=True, transform=None, download=False):  # type: ignore[no-untyped-def]
-        super().__init__(384, (3, 32, 32), 10, transform)
+        super().__init__(48, (3, 32, 32), 10, transform)
 
 
 torchvision.datasets.CIFAR10 = CIFAR10

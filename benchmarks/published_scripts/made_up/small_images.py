@@ -1,8 +1,10 @@
 """CIFAR-10 and MNIST as a script finds them, of made-up images."""
 
+import os
+
 import torchvision
 
-COUNT = 384  # images: a few batches of 64 ranks
+COUNT = 6 * max(8, int(os.environ["WORLD_SIZE"]))  # images: a few batches of each rank
 
 
 class CIFAR10(torchvision.datasets.FakeData):  # type: ignore[misc]  # not installed here

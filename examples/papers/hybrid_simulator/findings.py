@@ -183,7 +183,8 @@ def _latency_is_invisible_in_updates(curves: Sequence[Curve], sync: str, setting
     return Finding(
         f"{setting}against updates, the four latencies coincide, in both modes",
         all_of(verdicts),
-        f"{min(each.low for each in ratios):.2f} to {max(each.high for each in ratios):.2f} times "
+        f"{min(ratio.low for ratio in ratios):.2f} to "
+        f"{max(ratio.high for ratio in ratios):.2f} times "
         f"the updates of latency 0; seeds differ by {min(seeds):.2f} to {max(seeds):.2f}",
     )
 
@@ -207,8 +208,8 @@ def _finals(curves: Sequence[Curve], **wanted: object) -> dict[int, list[float]]
 
 def _in_words(losses: dict[int, list[float]]) -> str:
     return "final loss " + ", ".join(
-        f"{np.median(each):.3g} ({min(each):.3g} to {max(each):.3g}) with {w}"
-        for w, each in losses.items()
+        f"{np.median(loss):.3g} ({min(loss):.3g} to {max(loss):.3g}) with {w}"
+        for w, loss in losses.items()
     )
 
 

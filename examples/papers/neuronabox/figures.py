@@ -130,8 +130,8 @@ def _draw_ratios(
     axes: Axes, places: Sequence[float], ratios: Sequence[Sequence[float]], look: dict[str, Any]
 ) -> None:
     """Draw medians of ratios with their quartiles as percentages above 1."""
-    middles = [100 * (middle(each) - 1) for each in ratios]
-    ends = [[100 * (end - 1) for end in quartiles(each)] for each in ratios]
+    middles = [100 * (middle(ratio) - 1) for ratio in ratios]
+    ends = [[100 * (end - 1) for end in quartiles(ratio)] for ratio in ratios]
     below = [center - low for center, (low, _) in zip(middles, ends, strict=True)]
     above = [high - center for center, (_, high) in zip(middles, ends, strict=True)]
     axes.errorbar(places, middles, [below, above], ls="", capsize=3, ms=5, **look)

@@ -33,12 +33,12 @@ def main() -> None:
         calls["modelled, below torch.distributed"] = lambda: world.allreduce([tensor]).wait()
         calls["fake, below torch.distributed"] = lambda: fake.allreduce([tensor]).wait()
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for each in calls.values():
+    for call in calls.values():
         for _ in range(BLOCK):
-            each()
+            call()
     for _ in range(-(-options.calls // BLOCK)):
-        for name, each in calls.items():
-            seconds[name] += [_timed(each) for _ in range(min(BLOCK, options.calls))]
+        for name, call in calls.items():
+            seconds[name] += [_timed(call) for _ in range(min(BLOCK, options.calls))]
     options.out.write_text(json.dumps(seconds))
     dist.destroy_process_group()
 

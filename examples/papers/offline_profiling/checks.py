@@ -237,7 +237,7 @@ def _others(results: Results) -> list[Check]:
 
 
 def _designs(results: Results) -> list[Check]:
-    whole = {each.design: each for each in results.designs if each.op == "all"}
+    whole = {design.design: design for design in results.designs if design.op == "all"}
     if not whole:
         return []
     paper, like = whole["paper"], whole["model-like"]

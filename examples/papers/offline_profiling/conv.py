@@ -88,8 +88,8 @@ def measure_figure2(kept: Kept, plan: Plan) -> list[Series]:
 def _convolutions(channels: Sequence[int]) -> dict[int, Op]:
     """Return a convolution for each number of input channels, with flops and bytes."""
     family = FAMILIES["convolution"]
-    base = {each.name: each.base for each in family.arguments} | dict(AT)
-    return {each: counted(family.at(base | {"inputs": each})) for each in channels}
+    base = {argument.name: argument.base for argument in family.arguments} | dict(AT)
+    return {channel: counted(family.at(base | {"inputs": channel})) for channel in channels}
 
 
 def _measure(

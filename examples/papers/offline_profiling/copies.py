@@ -96,7 +96,7 @@ def measure_copies(kept: Kept, plan: Plan) -> Copies:
     """Time what this machine has of table 1."""
     stored = kept.part("table 1", lambda progress: _measure(kept, plan, progress))
     wanted = set(stored["timings"])
-    timings = [each for each in kept.database.links() if each.key in wanted]
+    timings = [link for link in kept.database.links() if link.key in wanted]
     largest = max(plan.sizes)
     errors = {(t.kind, t.scenario): t.time.standard_error for t in timings if t.size == largest}
     return Copies(

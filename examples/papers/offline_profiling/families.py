@@ -62,10 +62,10 @@ class Family:
             if value < 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")
         held = tuple(
-            Argument(each.name, (values[each.name],), values[each.name])
-            if each.name in values
-            else each
-            for each in self.arguments
+            Argument(argument.name, (values[argument.name],), values[argument.name])
+            if argument.name in values
+            else argument
+            for argument in self.arguments
         )
         return replace(self, arguments=held)
 
@@ -73,7 +73,9 @@ class Family:
         for each in self.arguments:
             if each.name == name:
                 return each
-        raise unknown(f"argument of {self.name}", name, [each.name for each in self.arguments])
+        raise unknown(
+            f"argument of {self.name}", name, [argument.name for argument in self.arguments]
+        )
 
 
 def tensor(*shape: int, dtype: str = FLOAT, stride: Sequence[int] | None = None) -> TensorArgument:

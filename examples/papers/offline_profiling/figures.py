@@ -141,8 +141,8 @@ def draw_steady(results: Results, path: Path) -> Path:
 
 def draw_designs(results: Results, path: Path) -> Path:
     """Draw the weighted errors of both designs."""
-    cells = {(each.design, each.op): each for each in results.designs}
-    ops = list(dict.fromkeys(each.op for each in results.designs))
+    cells = {(design.design, design.op): design for design in results.designs}
+    ops = list(dict.fromkeys(design.op for design in results.designs))
     drawing, axes = plt.subplots(figsize=(7.5, 3.9), layout="constrained")
     for design, colour, shift in (
         ("paper", COLOURS["warm"], -0.2),

@@ -124,7 +124,7 @@ def lines_of(grids: Grids) -> list[Line]:
     ]
     lines = []
     for name in dict.fromkeys(family for family, *_ in timed):
-        base = {each.name: each.base for each in FAMILIES[name].arguments}
+        base = {argument.name: argument.base for argument in FAMILIES[name].arguments}
         for argument in base:
             along = sorted(
                 (point[argument], op.flops or op.bytes_read + op.bytes_written, seconds)

@@ -96,7 +96,7 @@ def _measure(kept: Kept, options: CaptureOptions, graph: Graph, budget: float) -
         }
 
     stored = kept.part(f"table 2, {options.model}", work)
-    iterations = {each.key: each for each in kept.database.iterations()}
+    iterations = {iteration.key: iteration for iteration in kept.database.iterations()}
     return ModelProfile(
         graph,
         Profile(

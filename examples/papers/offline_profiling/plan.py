@@ -58,10 +58,10 @@ class Plan:
             known[name] if name in known else _images(name, self.models[0].batch)
             for name in names or known
         ]
-        if len({each.model for each in models}) < len(models):
+        if len({model.model for model in models}) < len(models):
             raise InputError(f"--models: name each once, not {', '.join(names or ())}")
         if batch is not None:
-            models = [replace(each, batch=batch) for each in models]
+            models = [replace(model, batch=batch) for model in models]
         return replace(self, models=tuple(models))
 
 

@@ -186,9 +186,9 @@ def _spread(found: Accuracy) -> str:
 
 
 def _designs(results: Results) -> Table:
-    cells = {(each.design, each.op): each for each in results.designs}
+    cells = {(design.design, design.op): design for design in results.designs}
     rows = []
-    for op in dict.fromkeys(each.op for each in results.designs):
+    for op in dict.fromkeys(design.op for design in results.designs):
         paper, like = cells["paper", op], cells["model-like", op]
         numbers = [
             cell

@@ -183,7 +183,7 @@ def judge_curves(curves: Sequence[Curve]) -> list[Finding]:
     findings = []
     for curve in curves:
         errors = {model: curve.errors(model) for model in MODELS}
-        means = {model: _mean(each) for model, each in errors.items()}
+        means = {model: _mean(error) for model, error in errors.items()}
         worst = max(errors["ours"], key=abs)
         findings.append(
             Finding(

@@ -72,7 +72,7 @@ def divide(jobs: Sequence[MeasuredJob]) -> list[Divided]:
         found.append(_divided(job.name, names, profile.size[chosen].astype(float).tolist()))
     layers = layers_of("vgg11")
     found.append(
-        _divided("VGG-11", [layer.name for layer in layers], [sum(each.sizes) for each in layers])
+        _divided("VGG-11", [layer.name for layer in layers], [sum(layer.sizes) for layer in layers])
     )
     return found
 

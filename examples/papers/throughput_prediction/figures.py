@@ -230,11 +230,11 @@ def draw_gains(gains: Sequence[Gains], path: Path) -> Path:
         1, len(gains), figsize=(3.4 * len(gains) + 0.4, 3.4), layout="constrained", squeeze=False
     )
     looks = ({"color": PINK}, {"color": BLUE}, {"color": GREY, "ls": "--"})
-    for each, axes in zip(gains, panels[0], strict=True):
-        for (name, rates), look in zip(each.rates.items(), looks, strict=True):
+    for gain, axes in zip(gains, panels[0], strict=True):
+        for (name, rates), look in zip(gain.rates.items(), looks, strict=True):
             axes.plot(range(1, len(rates) + 1), rates, marker="o", ms=3, label=name, **look)
-        finish(axes, f"{each.name}: {each.share:.0%} on one", RATE, legend=each is gains[0])
-        if each is not gains[0]:
+        finish(axes, f"{gain.name}: {gain.share:.0%} on one", RATE, legend=gain is gains[0])
+        if gain is not gains[0]:
             axes.set_ylabel("")
     return save(drawing, path)
 

@@ -167,8 +167,8 @@ def course_of(job: MeasuredJob, run: Run, repeats: int) -> Course:
         return np.stack([rate_over_time(ends, times, half), coherence(begins, ends, times)])
 
     simulated = [
-        both(each.begin, each.end)
-        for each in _windows(job, run, VARIANTS[0], repeats, beyond=alone)
+        both(window.begin, window.end)
+        for window in _windows(job, run, VARIANTS[0], repeats, beyond=alone)
     ]
     return Course(job, run, times, both(run.begins, run.ends), np.array(simulated))
 
@@ -182,10 +182,10 @@ def ablate(job: MeasuredJob, repeats: int) -> list[Ablation]:
         rates = np.zeros((len(runs), repeats))
         coherences = np.zeros((len(runs), repeats))
         for row, run in enumerate(runs):
-            for column, each in enumerate(_windows(job, run, variant, repeats)):
-                ended = np.where(each.end <= run.seconds, each.end, np.nan)
+            for column, window in enumerate(_windows(job, run, variant, repeats)):
+                ended = np.where(window.end <= run.seconds, window.end, np.nan)
                 rates[row, column] = rate_after_start(ended, run.seconds)
-                coherences[row, column] = _second_half(each.begin, each.end, run.seconds)
+                coherences[row, column] = _second_half(window.begin, window.end, run.seconds)
         found.append(Ablation(job, variant.name, runs, rates, coherences, measured))
     return found
 
@@ -207,7 +207,7 @@ def rate_over_time(ends: Sequence[Floats], times: Floats, half: float) -> Floats
 
 
 def _second_half(begins: Sequence[Floats], ends: Sequence[Floats], seconds: float) -> float:
-    last = min(float(np.nanmax(each)) for each in ends)
+    last = min(float(np.nanmax(end)) for end in ends)
     times = np.linspace(seconds / 2, min(seconds, last), 100)
     return float(coherence(begins, ends, times).mean())
 
@@ -267,8 +267,8 @@ def judge_courses(courses: Sequence[Course]) -> list[Finding]:
 def judge_ablation(ablations: Sequence[Ablation]) -> list[Finding]:
     """Check what keeps workers in lock-step, and what does not."""
     findings = []
-    for job in dict.fromkeys(each.job for each in ablations):
-        its = {each.variant: each for each in ablations if each.job is job}
+    for job in dict.fromkeys(ablation.job for ablation in ablations):
+        its = {ablation.variant: ablation for ablation in ablations if ablation.job is job}
         findings += [_same_steps(its), _variations(its), _shares(its)]
     return findings
 

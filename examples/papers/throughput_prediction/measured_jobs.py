@@ -56,7 +56,7 @@ class Run:
     @property
     def rate(self) -> float:
         """Steps/s of all workers, without the first two steps of each."""
-        return float(sum(rate_after_start(each[None], inf) for each in self.ends))
+        return float(sum(rate_after_start(end[None], inf) for end in self.ends))
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ def load_measured(folder: Path) -> dict[str, Any]:
 def throughput(run: dict[str, Any]) -> float:
     """Return steps/s of a run: each worker's, without its first two steps, from end to end."""
     ends = [each[DROPPED:] for each in run["end_ms"]]
-    return sum((len(each) - 1) / (each[-1] - each[0]) * 1e3 for each in ends)
+    return sum((len(end) - 1) / (end[-1] - end[0]) * 1e3 for end in ends)
 
 
 def _short(run: dict[str, Any]) -> dict[str, Any]:

@@ -49,11 +49,14 @@ def write_markdown(findings: Sequence[Finding], pictures: Sequence[Picture], set
 
 def write_tables(findings: Sequence[Finding], tables: Sequence[Table]) -> str:
     """Return the page of all findings and of the numbers behind the figures."""
-    rows = [[each.verdict, each.where, each.what, each.expected, each.found] for each in findings]
+    rows = [
+        [finding.verdict, finding.where, finding.what, finding.expected, finding.found]
+        for finding in findings
+    ]
     parts = [
         "# Throughput prediction: findings and numbers",
         _table(["", "where", "what", "paper", "here"], rows),
-        *(f"**{each.title}**\n\n{_table(each.header, each.rows)}" for each in tables),
+        *(f"**{table.title}**\n\n{_table(table.header, table.rows)}" for table in tables),
     ]
     return "\n\n".join(parts) + "\n"
 

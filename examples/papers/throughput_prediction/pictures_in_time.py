@@ -109,22 +109,22 @@ def draw_courses(courses: Sequence[Course], path: Path) -> Path:
 
 def draw_ablation(ablations: Sequence[Ablation], path: Path) -> Path:
     """Draw what each variant does: throughput over measured, and coherence."""
-    jobs = list(dict.fromkeys(each.job for each in ablations))
+    jobs = list(dict.fromkeys(ablation.job for ablation in ablations))
     drawing, (rates, together) = plt.subplots(
         1, 2, figsize=(10, 3.9), layout="constrained", sharey=True
     )
     names = [variant.name for variant in VARIANTS]
     colours = (BLUE, "#e69f00", "#009e73", "#cc79a7")
     for place, job in enumerate(jobs):
-        its = [each for each in ablations if each.job is job]
+        its = [ablation for ablation in ablations if ablation.job is job]
         shift = (place - (len(jobs) - 1) / 2) * 0.16
         heights = np.arange(len(its)) + shift
         look = {"color": colours[place], "marker": "o", "ms": 4, "ls": "", "capsize": 2}
         errors = [100 * each.errors for each in its]
         rates.errorbar(
-            [each.mean() for each in errors],
+            [error.mean() for error in errors],
             heights,
-            xerr=[each.std() / np.sqrt(len(each)) for each in errors],
+            xerr=[error.std() / np.sqrt(len(error)) for error in errors],
             **look,
         )
         together.errorbar(

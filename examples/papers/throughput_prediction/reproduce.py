@@ -242,13 +242,16 @@ def show(paper: Reproduction, setting: str, document: Path | None) -> None:
     (paper.folder / "results.md").write_text(text, encoding="utf-8")
     (paper.folder / "tables.md").write_text(tables, encoding="utf-8")
     (paper.folder / "findings.json").write_text(
-        json.dumps([asdict(each) for each in paper.findings], indent=1), encoding="utf-8"
+        json.dumps([asdict(finding) for finding in paper.findings], indent=1), encoding="utf-8"
     )
     if document is not None:
         put_into(document, text, tables, paper.pictures)
     print()
-    for each in paper.findings:
-        print(f"{each.verdict:10}  {each.where}: {each.what}: {each.found} ({each.expected})")
+    for finding in paper.findings:
+        print(
+            f"{finding.verdict:10}  {finding.where}: {finding.what}: {finding.found} "
+            f"({finding.expected})"
+        )
     print(f"{counts(paper.findings)}\n{paper.folder / 'results.md'}")
 
 

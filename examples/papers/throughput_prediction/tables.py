@@ -80,16 +80,16 @@ def ablation_table(ablations: Sequence[Ablation]) -> Table:
     """Return what each variant does to the windows after a common start."""
     rows = [
         [
-            each.job.name,
-            each.variant,
-            f"{each.rates.mean():.3f}",
-            f"{each.errors.mean():+.1%}",
-            f"{np.abs(each.errors).mean():.1%}",
-            f"{each.coherences.mean():.2f}",
+            ablation.job.name,
+            ablation.variant,
+            f"{ablation.rates.mean():.3f}",
+            f"{ablation.errors.mean():+.1%}",
+            f"{np.abs(ablation.errors).mean():.1%}",
+            f"{ablation.coherences.mean():.2f}",
         ]
-        for each in ablations
+        for ablation in ablations
     ]
-    measured = {each.job.name: each for each in ablations}
+    measured = {ablation.job.name: ablation for ablation in ablations}
     rows += [
         [
             name,

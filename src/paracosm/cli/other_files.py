@@ -42,13 +42,13 @@ def way_out(word: Path, verb: str) -> InputError | None:
             f'"{word}" stands alone: write a quantity without a blank, such as 1{word}, or in '
             "quotes"
         )
-    found = _of_a_name(word, verb)
-    if found is None and not word.suffix:
+    error = _of_a_name(word, verb)
+    if error is None and not word.suffix:
         return InputError(
             f'no study file at "{word}": a value of several words is in quotes, and flags begin '
             "with --"
         )
-    return found
+    return error
 
 
 def _of_a_name(word: Path, verb: str) -> InputError | None:

@@ -350,9 +350,9 @@ def _with_one_link(cluster: Cluster, change: Change) -> Cluster:
         raise InputError(f'"{a}" and "{b}" live on one node: no link is between them')
     _check_effect([link], change)
     others = tuple(
-        each
-        for each in cluster.overrides
-        if {cluster.node(each[0]).name, cluster.node(each[1]).name} != ends
+        override
+        for override in cluster.overrides
+        if {cluster.node(override[0]).name, cluster.node(override[1]).name} != ends
     )
     return replace(cluster, overrides=(*others, (a, b, _changed(link, change))))
 

@@ -303,7 +303,7 @@ def first_workers(cluster: Cluster, count: int) -> Cluster:
         nodes=(*cluster.nodes[:count], *others),
         workers=kept,
         topology=_kept_topology(cluster, count, len(others)),
-        overrides=tuple(each for each in cluster.overrides if {*each[:2]} <= members),
+        overrides=tuple(override for override in cluster.overrides if {*override[:2]} <= members),
     )
 
 

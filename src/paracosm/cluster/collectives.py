@@ -364,7 +364,7 @@ def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link]
     leaders = np.sort(first)
     ends = group[leaders], group[np.roll(leaders, -1)]
     if topology.shares_ports:
-        ends = groups, np.stack([_of_next_machine(each, topology.group_size) for each in groups])
+        ends = groups, np.stack([_of_next_machine(group, topology.group_size) for group in groups])
     link = [topology.link]
     if len(within):
         link = _links(cluster, group[within][None], group[within + 1][None])
@@ -433,11 +433,11 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
     usual = np.flatnonzero(~special)
     _, examples = np.unique(np.where(kind, load, 0.0)[usual], return_index=True)
     pairs = np.concatenate((usual[examples], np.flatnonzero(special)))
-    found = [
+    links = [
         _link(cluster, int(sources[pair]), int(targets[pair])).shared(float(load[pair]))
         for pair in pairs
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(links))
 
 
 def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:

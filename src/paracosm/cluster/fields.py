@@ -136,4 +136,6 @@ class ClusterFields(Configuration):
 
     def changed(self, cluster: Cluster) -> Cluster:
         """Return the cluster with those of `what_if` that concern links and speeds."""
-        return apply_changes(cluster, (each for each in self.what_if if changes_cluster(each)))
+        return apply_changes(
+            cluster, (change for change in self.what_if if changes_cluster(change))
+        )

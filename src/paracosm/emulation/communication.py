@@ -260,7 +260,9 @@ def _names(reference: str, function: Callable[..., Any]) -> tuple[str, ...]:
         signature = inspect.signature(function)
     except ValueError:  # some callables written in C have none
         return _OFFERED
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    takes_all = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()
+    )
     names = tuple(name for name in _OFFERED if takes_all or name in signature.parameters)
     try:
         signature.bind(**dict.fromkeys(names))

@@ -31,8 +31,8 @@ def compiled(
     version = subprocess.run([command, "--version"], capture_output=True, check=False).stdout
     inputs = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     digest = hashlib.sha256(version + repr((sources, flags, _FLAGS)).encode())
-    for each in inputs:
-        digest.update(each.read_bytes())
+    for path in inputs:
+        digest.update(path.read_bytes())
     library = compiled_folder(asked) / f"{Path(sources[0]).stem}-{digest.hexdigest()[:32]}.so"
     if not library.exists():
         with replacing(library) as unfinished:

@@ -59,20 +59,20 @@ def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list
         if first.next == inf:
             break
         first.play()
-    has_failed = any(isinstance(each, Note) and each.grave for each in records)
+    has_failed = any(isinstance(record, Note) and record.grave for record in records)
     notes = [note for rank in job for note in rank.notes() if not (has_failed and note.grave)]
     done = [record for rank in job for record in rank.records()]
-    return [*(each for each in records if not isinstance(each, _Event)), *done, *notes]
+    return [*(record for record in records if not isinstance(record, _Event)), *done, *notes]
 
 
 def composed_ranks(records: Sequence[Record]) -> list[int]:
     """Return the ranks that have recorded what they do, ascending."""
-    return sorted({each.rank for each in records if isinstance(each, _Event)})
+    return sorted({record.rank for record in records if isinstance(record, _Event)})
 
 
 def _groups(records: Sequence[Record], ranks: Sequence[int]) -> dict[int, list[Group]]:
     return {
-        rank: [each for each in records if isinstance(each, Group) and each.rank == rank]
+        rank: [record for record in records if isinstance(record, Group) and record.rank == rank]
         for rank in ranks
     }
 
@@ -119,10 +119,10 @@ class _Core:
         """Return when `work` seconds of computing that begin now are done."""
         loads = self.loads
         while loads and work > 0:
-            loads = [each for each in loads if each.span.done > now]
-            taken = min(sum(each.share(now) for each in loads), 1.0)
+            loads = [load for load in loads if load.span.done > now]
+            taken = min(sum(load.share(now) for load in loads), 1.0)
             left = 1.0 - self.use * taken
-            changes = [each.begun if each.begun > now else each.span.done for each in loads]
+            changes = [load.begun if load.begun > now else load.span.done for load in loads]
             until = min(changes, default=now)
             if left * (until - now) >= work or not changes:
                 return now + work / (left or 1.0)
@@ -132,7 +132,7 @@ class _Core:
 
     def forget(self, now: float) -> None:
         """Leave out what is over."""
-        self.loads = [each for each in self.loads if each.span.done > now]
+        self.loads = [load for load in self.loads if load.span.done > now]
 
 
 class _Rank:
@@ -146,7 +146,11 @@ class _Rank:
         records: Sequence[Record],
         meetings: Meetings,
     ) -> None:
-        own = [each for each in records if isinstance(each, Group | _Event) and each.rank == rank]
+        own = [
+            record
+            for record in records
+            if isinstance(record, Group | _Event) and record.rank == rank
+        ]
         events = [each for each in own if not isinstance(each, Group)]
         self._rank, self._config, self._meetings = rank, config, meetings
         self._events = sorted(map(_timed, events), key=itemgetter(0, 1))
@@ -154,7 +158,7 @@ class _Rank:
         self._communication = communication_of(config)
         self._peers = peers_of(config, rank, seed)
         self._slower = float(time_factors(config)[rank])
-        self._core = _Core(_core_use([each for each in events if isinstance(each, Iteration)]))
+        self._core = _Core(_core_use([event for event in events if isinstance(event, Iteration)]))
         self._place = 0
         self._now = 0.0
         self._reached = self.begins  # on the clock of the measurement
@@ -268,7 +272,9 @@ class _Rank:
     def _pipeline(self, event: Collective) -> Pipeline | None:
         """Return the pipeline in which a message passes between this rank and an emulated one."""
         pipelines = self._pipelines.values()
-        return next((each for each in pipelines if each.has(self._rank, event.peer)), None)
+        return next(
+            (pipeline for pipeline in pipelines if pipeline.has(self._rank, event.peer)), None
+        )
 
     def _pipeline_ready(self, event: Collective, cost: Cost) -> float | None:
         pipeline = self._pipeline(event)

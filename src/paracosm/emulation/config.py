@@ -335,20 +335,26 @@ class EmulateConfig(ClusterFields):
         """Return the changes whose subject begins with "link", "collectives" or "workers"."""
         can = {"workers": ("compute", "late", "count"), "servers": ()}
         impossible = [
-            each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
+            change
+            for change in self.what_if
+            if change.what not in can.get(change.subject, (change.what,))
         ]
         refuse_changes(impossible, "emulate", _CHANGEABLE)
-        for each in self.what_if:
-            if each.subject == "collectives" and not isinstance(each.added, str) and each.added < 0:
-                raise each.error("emulate cannot take a delay away; write 2x faster, or none")
-        return [each for each in self.what_if if each.subject.startswith(subject)]
+        for change in self.what_if:
+            if (
+                change.subject == "collectives"
+                and not isinstance(change.added, str)
+                and change.added < 0
+            ):
+                raise change.error("emulate cannot take a delay away; write 2x faster, or none")
+        return [change for change in self.what_if if change.subject.startswith(subject)]
 
     @property
     def _change_of_world(self) -> Change | None:
-        found = [each for each in self.what_if if each.what == "count"]
-        if len(found) > 1:
-            raise found[1].error("the number of workers is changed twice")
-        return found[0] if found else None
+        changes = [change for change in self.what_if if change.what == "count"]
+        if len(changes) > 1:
+            raise changes[1].error("the number of workers is changed twice")
+        return changes[0] if changes else None
 
     def _world_error(self, reason: str) -> InputError:
         change = self._change_of_world

@@ -58,13 +58,13 @@ def parse_delays(text: str) -> Delays:
 
     If the first is not 0, a run without any delay is added.
     """
-    found = _FORM.fullmatch(text.strip())
-    if found is None:
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
         raise InputError(f'delays: cannot read "{text}": {_EXAMPLE}')
-    if found["kind"] not in COLLECTIVES:
-        raise unknown("collective", found["kind"], COLLECTIVES)
-    first, last = (_delay(found[which].strip(), text) for which in ("first", "last"))
-    count = int(found["count"])
+    if match["kind"] not in COLLECTIVES:
+        raise unknown("collective", match["kind"], COLLECTIVES)
+    first, last = (_delay(match[which].strip(), text) for which in ("first", "last"))
+    count = int(match["count"])
     if not first < last < np.inf:
         raise InputError(
             f'delays: the last delay of "{text}" must be finite and above the first: {_EXAMPLE}'
@@ -78,8 +78,8 @@ def parse_delays(text: str) -> Delays:
         raise InputError(f'delays: "{text}" has {count:,}: give {MOST_DELAYS:,} at most')
     # Rounded, so that a delay of 3 ms is written so.
     steps = np.linspace(first, last, count).tolist()
-    delays = tuple(float(f"{each:.12g}") for each in steps)
-    return Delays(found["kind"], delays if first == 0 else (0.0, *delays), text)
+    delays = tuple(float(f"{step:.12g}") for step in steps)
+    return Delays(match["kind"], delays if first == 0 else (0.0, *delays), text)
 
 
 def summarise_delays(

@@ -152,7 +152,9 @@ def _signals_raise_interrupt() -> Iterator[None]:
     ours = []
     if threading.current_thread() is threading.main_thread():
         candidates = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-        ours = [each for each in candidates if signal.getsignal(each) is signal.SIG_DFL]
+        ours = [
+            candidate for candidate in candidates if signal.getsignal(candidate) is signal.SIG_DFL
+        ]
     for each in ours:
         signal.signal(each, signal.default_int_handler)
     try:
@@ -184,7 +186,7 @@ def _watch(job: _Job, on_records: Callable[[list[Record]], None]) -> int:
 
 
 def _failed(job: _Job) -> int:
-    return next((code for each in job.ranks.values() if (code := each.poll())), 0)
+    return next((code for rank in job.ranks.values() if (code := rank.poll())), 0)
 
 
 def _interrupt(job: _Job) -> None:

@@ -71,18 +71,18 @@ def missing_kinds(records: Sequence[Record], world: int) -> set[int]:
 
     Those that a recorded rank meets come before those of which nothing is known.
     """
-    calls = _calls(records)
-    ranks = {own.rank for own in calls}
-    met = {rank for own in calls for rank in own.unlike} - ranks
+    calls_of_ranks = _calls(records)
+    ranks = {calls.rank for calls in calls_of_ranks}
+    met = {rank for calls in calls_of_ranks for rank in calls.unlike} - ranks
     if met:
         return met
-    unknown = np.flatnonzero(_known_kinds(calls, world) < 0)
+    unknown = np.flatnonzero(_known_kinds(calls_of_ranks, world) < 0)
     return {int(unknown[0])} if len(unknown) else set()
 
 
 def met_by_messages(records: Sequence[Record]) -> dict[int, set[int]]:
     """Return the ranks of another kind that each recorded rank exchanges messages with."""
-    return {own.rank: own.neighbours for own in _calls(records)}
+    return {calls.rank: calls.neighbours for calls in _calls(records)}
 
 
 def kind_of_each(records: Sequence[Record], world: int) -> Ints:
@@ -90,9 +90,9 @@ def kind_of_each(records: Sequence[Record], world: int) -> Ints:
 
     A rank of which nothing is known is like the nearest recorded one before it.
     """
-    calls = _calls(records)
-    found = _known_kinds(calls, world)
-    ranks = np.array(sorted(own.rank for own in calls), dtype=np.int64)
+    calls_of_ranks = _calls(records)
+    found = _known_kinds(calls_of_ranks, world)
+    ranks = np.array(sorted(calls.rank for calls in calls_of_ranks), dtype=np.int64)
     before = np.maximum(np.searchsorted(ranks, np.arange(world), side="right") - 1, 0)
     return np.where(found < 0, ranks[before], found)
 
@@ -140,27 +140,27 @@ class _Calls:
     @cached_property
     def staged(self) -> set[tuple[int, ...]]:
         """The groups in which places differ by the messages that they send and receive."""
-        names = {each.group for each in self.collectives if each.kind in MESSAGES}
+        names = {collective.group for collective in self.collectives if collective.kind in MESSAGES}
         return {self.groups[name] for name in names if not self._is_exchange(name)}
 
     @cached_property
     def roots(self) -> dict[tuple[int, ...], set[int]]:
         """The roots of each group's collectives; none where these have no root."""
         found: dict[tuple[int, ...], set[int]] = {}
-        for each in self.collectives:
-            if each.kind not in MESSAGES:
-                roots = found.setdefault(self.groups[each.group], set())
-                if each.kind in ROOTED and each.peer >= 0:
-                    roots.add(each.peer)
+        for collective in self.collectives:
+            if collective.kind not in MESSAGES:
+                roots = found.setdefault(self.groups[collective.group], set())
+                if collective.kind in ROOTED and collective.peer >= 0:
+                    roots.add(collective.peer)
         return found
 
     @cached_property
     def neighbours(self) -> set[int]:
         """Ranks of another kind with which it exchanges messages."""
         return {
-            each.peer
-            for each in self.collectives
-            if each.kind in MESSAGES and self.groups[each.group] in self.staged
+            collective.peer
+            for collective in self.collectives
+            if collective.kind in MESSAGES and self.groups[collective.group] in self.staged
         }
 
     @cached_property
@@ -205,36 +205,36 @@ class _Calls:
 
 def _calls(records: Sequence[Record]) -> list[_Calls]:
     found: dict[int, _Calls] = {}
-    for each in records:
-        if isinstance(each, Group | Collective | Wait | Iteration):
-            own = found.setdefault(each.rank, _Calls(each.rank))
-            match each:
+    for record in records:
+        if isinstance(record, Group | Collective | Wait | Iteration):
+            calls = found.setdefault(record.rank, _Calls(record.rank))
+            match record:
                 case Group():
-                    own.groups[each.name] = each.members
+                    calls.groups[record.name] = record.members
                 case Iteration():
-                    own.ends.append(each.end)
+                    calls.ends.append(record.end)
                 case Collective():
-                    own.events.append((each.asked, each))
+                    calls.events.append((record.asked, record))
                 case Wait():
-                    own.events.append((each.begin, each))
+                    calls.events.append((record.begin, record))
     return list(found.values())
 
 
-def _known_kinds(calls: Sequence[_Calls], world: int) -> Ints:
+def _known_kinds(calls_of_ranks: Sequence[_Calls], world: int) -> Ints:
     """Return the recorded rank that each rank is like, or -1."""
     found = np.full(world, -1, dtype=np.int64)
-    for own in calls:
+    for own in calls_of_ranks:
         found[own.rank] = own.rank
-    for own in calls:
+    for own in calls_of_ranks:
         for members in own.staged:
             rows = groups_like(members, world)
             if rows is None:
                 continue
-            for other in calls:
+            for other in calls_of_ranks:
                 if other.rank in members:
                     column = rows[:, sorted(members).index(other.rank)]
                     found[column[found[column] < 0]] = other.rank
-    alike = [row for own in calls for row in _alike(own, world)]
+    alike = [row for calls in calls_of_ranks for row in _alike(calls, world)]
     changed = True
     while changed:
         changed = False
@@ -255,7 +255,7 @@ def _alike(own: _Calls, world: int) -> list[Ints]:
         rows = whole[np.newaxis] if rows is None else rows
         keep = ~np.isin(whole, sorted(roots))
         found += [row[keep] for row in rows if keep.any()]
-    for name in {each.group for each in own.collectives if each.kind in MESSAGES}:
+    for name in {collective.group for collective in own.collectives if collective.kind in MESSAGES}:
         members = own.groups[name]
         if members not in own.staged:
             rows = groups_like(members, world)

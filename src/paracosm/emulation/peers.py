@@ -31,21 +31,21 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
         drawn = config.compute_jitter.distribution
         jitter = DrawnJitter(drawn, RankRng(seed, (EmulationStream.JITTER,)), world)
     late = []
-    for each in config.changes("workers"):
-        if each.what != "late":
+    for change in config.changes("workers"):
+        if change.what != "late":
             continue
-        ranks = each.numbers(world)
+        ranks = change.numbers(world)
         for own in config.rank:
             if own in ranks:
-                raise each.error(
+                raise change.error(
                     f"rank {own} is real, it comes when its script comes; only emulated ranks can "
                     "be late"
                 )
-        text = each.added if isinstance(each.added, str) else f"{each.added!r}s"
+        text = change.added if isinstance(change.added, str) else f"{change.added!r}s"
         try:
             late.append((ranks, parse_random_delay(text).distribution))
         except InputError as error:
-            raise each.error(str(error)) from None
+            raise change.error(str(error)) from None
     factors = time_factors(config)
     # A real rank whose computing takes no time is alone with that only if all are
     relative = factors / factors[rank] if factors[rank] > 0 else np.ones(world)
@@ -71,22 +71,22 @@ def time_factors(config: EmulateConfig) -> Floats:
                 f"cluster: speed: worker {rank} is real and computes at this machine's speed, "
                 f"which is 1, not {speeds[rank]:g}"
             )
-    for each in config.changes("workers"):
-        if each.what != "compute":
+    for change in config.changes("workers"):
+        if change.what != "compute":
             continue
-        ranks = each.numbers(config.world)
+        ranks = change.numbers(config.world)
         real = [rank for rank in config.rank if rank in ranks]
         if real and not config.is_composed:
-            raise each.error(
+            raise change.error(
                 f"rank {real[0]} is real, it computes as fast as this machine does; only emulated "
                 "ranks can be made stragglers, or leave --live, --nccl and --mode wire out"
             )
-        if real and not each.factor and len(ranks) < config.world:
-            raise each.error(
+        if real and not change.factor and len(ranks) < config.world:
+            raise change.error(
                 f"rank {real[0]} is real, and how long others compute is known by it: "
                 "compute: none is for all of them"
             )
-        factors[ranks.start : ranks.stop] *= each.factor
+        factors[ranks.start : ranks.stop] *= change.factor
     return factors
 
 
@@ -206,8 +206,8 @@ class Peers:
         if len(self._collectives) >= _MOST_AT_A_TIME:
             del self._collectives[next(iter(self._collectives))]
         self._count += 1
-        self._collectives[asked] = found = _Collective(self._count, computed, jitter)
-        return found
+        self._collectives[asked] = collective = _Collective(self._count, computed, jitter)
+        return collective
 
     def _draw_late(self) -> None:
         self._late[:] = 0.0

@@ -49,34 +49,34 @@ class RankRecords:
 
     @cached_property
     def _instants(self) -> list[float]:
-        ends = [each.end for each in self.iterations]
+        ends = [iteration.end for iteration in self.iterations]
         return [*self.spans.ravel().tolist(), *self.waits.ravel().tolist(), *ends]
 
 
 def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRecords]:
-    found = {each.rank for each in records if not isinstance(each, Note | Exchange)}
+    found = {record.rank for record in records if not isinstance(record, Note | Exchange)}
     return [_of_rank(rank, records) for rank in sorted(found | set(ranks))]
 
 
 def is_measured(records: Iterable[Record]) -> bool:
     """Whether collectives took no time, so that iterations are still to be composed."""
-    return any(isinstance(each, Collective) and each.worker < 0 for each in records)
+    return any(isinstance(record, Collective) and record.worker < 0 for record in records)
 
 
 def spans_of(collectives: Sequence[Collective]) -> Floats:
     """Return when each was asked for and done, shape (n, 2), seconds."""
-    return _pairs([(each.asked, each.done) for each in collectives])
+    return _pairs([(collective.asked, collective.done) for collective in collectives])
 
 
 def _of_rank(rank: int, records: Sequence[Record]) -> RankRecords:
     def own(kind: type[One]) -> list[One]:
-        return [each for each in records if isinstance(each, kind) and each.rank == rank]
+        return [record for record in records if isinstance(record, kind) and record.rank == rank]
 
-    groups = {each.name: each for each in own(Group)}
+    groups = {group.name: group for group in own(Group)}
     return RankRecords(
         rank,
         tuple(sorted(own(Collective), key=lambda each: (each.asked, each.group, each.number))),
-        _pairs(sorted((each.begin, each.end) for each in own(Wait))),
+        _pairs(sorted((wait.begin, wait.end) for wait in own(Wait))),
         tuple(sorted(own(Iteration), key=lambda each: each.number)),
         tuple(groups.values()),
     )
@@ -113,8 +113,8 @@ class Iterations:
 
 def measured_iterations(iterations: Sequence[Iteration]) -> Iterations:
     """Return the iterations whose beginning, the end of the one before, is known: not the first."""
-    number = np.array([each.number for each in iterations], dtype=np.int64)
-    end = np.array([each.end for each in iterations], dtype=np.float64)
+    number = np.array([iteration.number for iteration in iterations], dtype=np.int64)
+    end = np.array([iteration.end for iteration in iterations], dtype=np.float64)
     follows = np.flatnonzero(np.diff(number) == 1) + 1
     return Iterations(number[follows], end[follows - 1], end[follows])
 

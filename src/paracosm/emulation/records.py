@@ -229,8 +229,8 @@ class RecordWriter:
 
 def write_records(records: Sequence[Record], path: Path) -> None:
     writer = RecordWriter(path)
-    for each in records:
-        writer.append(each)
+    for record in records:
+        writer.append(record)
     writer.close()
 
 
@@ -279,7 +279,7 @@ def load_records(path: Path) -> list[Record]:
             if key in seen:
                 raise InputError(f"{where}: number {record.number} of its kind is there twice")
             seen.add(key)
-    groups = {each.name for each in records if isinstance(each, Group)}
+    groups = {record.name for record in records if isinstance(record, Group)}
     for each in records:
         if isinstance(each, Collective) and each.group not in groups:
             raise InputError(f'{path}: a collective of the unknown group "{each.group}"')
@@ -290,12 +290,12 @@ def _checked(found: Any, where: str) -> Record:
     """Return the record that a line holds."""
     kind = _LETTERS.get(str(found[0])) if isinstance(found, list) and found else None
     known = [] if kind is None else dataclasses.fields(kind)
-    needed = sum(each.default is dataclasses.MISSING for each in known)
+    needed = sum(field.default is dataclasses.MISSING for field in known)
     if kind is None or not needed < len(found) <= len(known) + 1:
         raise InputError(f"{where}: no record of an emulated job")
-    for each, value in zip(known, found[1:], strict=False):
-        if not _fits(str(each.type), value) and (each.name, value) != ("timeout", inf):
-            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {each.name}")
+    for field, value in zip(known, found[1:], strict=False):
+        if not _fits(str(field.type), value) and (field.name, value) != ("timeout", inf):
+            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {field.name}")
     record = _read(found)
     match record:
         case Collective(asked=begin, done=end) | Wait(begin=begin, end=end) if end < begin:

@@ -177,7 +177,7 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     from pyarrow import parquet
 
     ranks = by_rank(records)
-    start = min((each.first for each in ranks), default=0.0)
+    start = min((rank.first for rank in ranks), default=0.0)
     rows = []
     for own in ranks:
         exposed = exposed_of_each(own.spans, own.waits)
@@ -206,7 +206,7 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
     """
     timeline = Timeline()
     found = by_rank(records)
-    start = min((each.first for each in found), default=np.inf)
+    start = min((records.first for records in found), default=np.inf)
     for own in found:
         if np.isfinite(own.first):
             _add(timeline, own, start)
@@ -219,26 +219,28 @@ def _add(timeline: Timeline, own: RankRecords, start: float) -> None:
     names, begin, end = _computing(own, since, until)
     timeline.extend(node, "compute", names, begin - start, end - start, where=end > begin)
     results = sorted(own.collectives, key=lambda each: each.done)
-    done = np.array([each.done for each in results])
+    done = np.array([result.done for result in results])
     # What came last in a wait is what it was for; a message may still be on its way.
-    words = [*(f"wait for {_name(each)}" for each in results), "wait for collective"]
+    words = [*(f"wait for {_name(result)}" for result in results), "wait for collective"]
     last = np.searchsorted(done, until, side="right") - 1
     known = (last >= 0) & (done[last] >= since) if len(done) else np.zeros(len(last), dtype=bool)
-    what = Labels(np.where(known, last, len(results)), words)
-    timeline.extend(node, "wait", what, since - start, until - start)
-    for each in own.collectives:
-        resource = f"comm {each.group} {each.worker}"
-        timeline.span(node, resource, _name(each), each.begun - start, each.done - start)
+    labels = Labels(np.where(known, last, len(results)), words)
+    timeline.extend(node, "wait", labels, since - start, until - start)
+    for collective in own.collectives:
+        resource = f"comm {collective.group} {collective.worker}"
+        timeline.span(
+            node, resource, _name(collective), collective.begun - start, collective.done - start
+        )
 
 
 def _computing(own: RankRecords, since: Floats, until: Floats) -> tuple[Labels, Floats, Floats]:
     """Return names, begins and ends of the stretches between waits, cut where iterations end."""
-    ends = np.array([each.end for each in own.iterations])
+    ends = np.array([iteration.end for iteration in own.iterations])
     # As many waits have begun as have ended: it is none that this end of an iteration lies in.
     cuts = ends[np.searchsorted(since, ends) == np.searchsorted(until, ends)]
     begin = np.sort(np.concatenate([[own.first], until, cuts]))
     end = np.sort(np.concatenate([since, cuts, [own.last]]))
-    words = [*(f"iteration {each.number}" for each in own.iterations), "end"]
+    words = [*(f"iteration {iteration.number}" for iteration in own.iterations), "end"]
     return Labels(np.searchsorted(ends, begin, side="right"), words), begin, end
 
 

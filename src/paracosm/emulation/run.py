@@ -118,8 +118,8 @@ class _Runs:
             return summary
         faster = (*config.what_if, parse_change("links: bandwidth 2x"))
         asked = config.model_copy(update={"what_if": faster, "delays": None})
-        found = self.once(asked, shown=False)[0].summary.iteration_time
-        return replace(summary, twice_bandwidth=None if found is None else found.median)
+        times = self.once(asked, shown=False)[0].summary.iteration_time
+        return replace(summary, twice_bandwidth=None if times is None else times.median)
 
     def _run(self, config: EmulateConfig, metrics: Metrics) -> tuple[list[Record], Ended]:
         if config.measured is not None:

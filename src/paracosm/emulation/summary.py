@@ -42,7 +42,7 @@ def summarise(
     is None if the script was interrupted.
     """
     found = by_rank(records, config.rank)
-    numbers = [_numbers(each) for each in found]
+    numbers = [_numbers(records) for records in found]
     times = [own["iteration_time"] for own in numbers]
     slowness = [-1.0 if time is None else float(time.median) for time in times]
     top = slowness.index(max(slowness))
@@ -55,8 +55,8 @@ def summarise(
     several = len(found) > 1
     shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
     ranks = [
-        {"rank": each.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
-        for each, own in zip(found, numbers, strict=True)
+        {"rank": records.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
+        for records, own in zip(found, numbers, strict=True)
     ]
     backend, composed = config.mode == "backend", is_measured(measured)
     noise = _noise(measured if composed else (), times[top])
@@ -88,7 +88,11 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     whole = ("compute", "exposed_communication", "waiting")
     length = sum(map(breakdown.__getitem__, whole)) if breakdown else 0.0
     compute = breakdown["compute"] / length if breakdown and length else None
-    kinds = [kind for kind in COLLECTIVES if any(each.kind == kind for each in own.collectives)]
+    kinds = [
+        kind
+        for kind in COLLECTIVES
+        if any(collective.kind == kind for collective in own.collectives)
+    ]
     return {
         "iterations": len(own.iterations),
         "iteration_time": IterationTimes(**spread(iterations.time)) if known else None,
@@ -96,10 +100,12 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
         "typical_iteration": iterations.typical if known else None,
         "breakdown": breakdown,
         "utilisation": {"compute": compute, "cpu": _cpu(own)},
-        "peak_memory": max((each.peak_memory for each in own.iterations), default=None),
+        "peak_memory": max((iteration.peak_memory for iteration in own.iterations), default=None),
         "collectives": {
             kind: _communication(
-                [each for each in own.collectives if each.kind == kind], own.waits, iterations
+                [collective for collective in own.collectives if collective.kind == kind],
+                own.waits,
+                iterations,
             )
             for kind in kinds
         },
@@ -124,7 +130,7 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
     ends = iterations.begin[middle], iterations.end[middle]
     parts = exposure_between(*ends, own.spans, own.waits)
     # From when all members had come to each collective until it was done.
-    entered = np.array([each.entered for each in own.collectives], dtype=np.float64)
+    entered = np.array([collective.entered for collective in own.collectives], dtype=np.float64)
     asked, done = own.spans.T
     met = np.column_stack([np.clip(entered, asked, done), done])
     moving = exposure_between(*ends, met, own.waits)
@@ -142,7 +148,7 @@ def _communication(
 ) -> dict[str, Any]:
     """Return total and per-iteration communication; overlapping collectives count once."""
     spans = spans_of(collectives)
-    sizes = np.array([each.size for each in collectives], dtype=np.float64)
+    sizes = np.array([collective.size for collective in collectives], dtype=np.float64)
     whole = np.array([-np.inf]), np.array([np.inf])
     per_iteration = None
     if len(iterations):
@@ -187,7 +193,9 @@ def _cpu(own: RankRecords) -> float | None:
 def _groups(own: RankRecords) -> list[dict[str, Any]]:
     listed = []
     for group in own.groups:
-        sizes = [each.size for each in own.collectives if each.group == group.name]
+        sizes = [
+            collective.size for collective in own.collectives if collective.group == group.name
+        ]
         of_group = {"name": group.name, "size": group.size, "backend": group.backend}
         listed.append({**of_group, "collectives": len(sizes), "bytes": sum(sizes)})
     return listed
@@ -209,7 +217,7 @@ def _lateness(own: RankRecords) -> dict[str, Any] | None:
 
 
 def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
-    newest = {each.rank: each for each in records if isinstance(each, Exchange)}
+    newest = {record.rank: record for record in records if isinstance(record, Exchange)}
     if not newest:
         return None
     last = newest.values()  # the last word on each real rank
@@ -227,13 +235,17 @@ def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
-    notes = dict.fromkeys(each for each in records if isinstance(each, Note))
-    return [{"rank": each.rank, "grave": each.grave, "text": each.text} for each in notes]
+    notes = dict.fromkeys(record for record in records if isinstance(record, Note))
+    return [{"rank": note.rank, "grave": note.grave, "text": note.text} for note in notes]
 
 
 def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
     """Return a note if nothing was emulated: no communication, or an early end of the script."""
-    asked = [(each.kind, each.size, each.site) for own in found for each in own.collectives]
+    asked = [
+        (collective.kind, collective.size, collective.site)
+        for own in found
+        for collective in own.collectives
+    ]
     why = "the script made no collective and sent no message: nothing was emulated"
     if asked:
         if any(own.iterations for own in found) or len(set(asked)) < len(asked):

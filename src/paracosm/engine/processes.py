@@ -90,7 +90,7 @@ class Scheduler(EventLoop):
             missing -= 1
             error = future.exception()
             if not together.done and (error is not None or not missing):
-                together._set(None if error else [each.result() for each in futures], error)
+                together._set(None if error else [future.result() for future in futures], error)
 
         if not futures:
             together.set_result([])

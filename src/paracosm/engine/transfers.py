@@ -199,9 +199,9 @@ class Ports:
 
     def busy_time(self, direction: Literal["send", "receive"]) -> float:
         """Seconds for which the busier one of its ports for one direction was held."""
-        own: Port = getattr(self, direction)
+        port: Port = getattr(self, direction)
         outer: Port = getattr(self.outer, direction)
-        return max(own.busy_time, outer.busy_time)
+        return max(port.busy_time, outer.busy_time)
 
 
 @dataclass(init=False, eq=False, repr=False, slots=True)
@@ -471,13 +471,13 @@ class Flows:
         self._settling = False
 
     def open(self, route: Route) -> FlowConnection:
-        found = self._stations.connect(route.source.name, route.target.name)
+        connection = self._stations.connect(route.source.name, route.target.name)
         for capacity in self._stations.capacity[self._known :]:
             self._traffic.add_station(capacity)
         self._known = len(self._stations.capacity)
-        if not found.in_bytes:
+        if not connection.in_bytes:
             return FlowConnection(self, route, None)
-        return FlowConnection(self, route, self._connect(found.stations))
+        return FlowConnection(self, route, self._connect(connection.stations))
 
     def open_alone(self, route: Route, link: Link) -> tuple[FairConnection, int]:
         """Return a connection over a link of its own, and the number of the link's station."""

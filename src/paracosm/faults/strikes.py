@@ -121,16 +121,16 @@ class Periods:
         self._fetch(now)
         self._lasting(node, begin)
         known = self._by_node.setdefault(node, [])
-        own: list[Strike] = []  # those that are not over, of the `seen` first ones
+        strikes: list[Strike] = []  # those that are not over, of the `seen` first ones
         seen = 0
         while True:
             self._fetch(now)
-            own = [each for each in (*own, *known[seen:]) if each.end > now]
+            strikes = [strike for strike in (*strikes, *known[seen:]) if strike.end > now]
             seen = len(known)
-            self._count(1 + len(own), now)
-            factor = prod(_factor(each) for each in own if each.time <= now)
+            self._count(1 + len(strikes), now)
+            factor = prod(_factor(strike) for strike in strikes if strike.time <= now)
             end = now + left * factor
-            border = self._next_border(own, known, now, end)
+            border = self._next_border(strikes, known, now, end)
             if border == end:
                 return spent + left * factor
             spent += border - now
@@ -149,8 +149,8 @@ class Periods:
         while True:
             borders = (
                 border
-                for each in periods
-                for border in (each.time, each.end)
+                for period in periods
+                for border in (period.time, period.end)
                 if now < border < found
             )
             found = min(borders, default=found)

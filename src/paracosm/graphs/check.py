@@ -192,7 +192,7 @@ def in_issue_order(
     hint: str = "",
 ) -> list[int]:
     """Return the rows 0..n-1, each after all that it waits for, else by priority."""
-    waiting = [len(each) for each in waits]
+    waiting = [len(wait) for wait in waits]
     followers: list[list[int]] = [[] for _ in waits]
     for row, before in enumerate(waits):
         for each in before:
@@ -208,7 +208,7 @@ def in_issue_order(
             if not waiting[after]:
                 heapq.heappush(ready, (priority[after], after))
     if len(order) < len(waits):
-        offsets = np.concatenate(([0], np.cumsum([len(each) for each in waits], dtype=np.int64)))
+        offsets = np.concatenate(([0], np.cumsum([len(wait) for wait in waits], dtype=np.int64)))
         wanted = np.array([each for before in waits for each in before], dtype=np.int64)
         cycle = find_cycle(offsets, wanted)
         raise InputError(f"{where}: {cycle_message([label(row) for row in cycle])}{hint}")

@@ -195,6 +195,6 @@ def counted_in_half(op: Op) -> Op:
         args, named = decode_arguments(op.arguments)
     except InputError:
         return op
-    shapes = [each.shape if isinstance(each, TensorArgument) else None for each in args]
+    shapes = [argument.shape if isinstance(argument, TensorArgument) else None for argument in args]
     flops = call_flops(op.name, shapes, args, named)
     return replace(op, flops=flops) if flops is not None and op.flops == 2 * flops else op

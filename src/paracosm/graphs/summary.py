@@ -87,8 +87,8 @@ def _dtype_of_most_work(graph: Graph) -> str | None:
             values, _ = decode_arguments(op.arguments)
         except InputError:
             continue
-        tensors = [each for each in values if isinstance(each, TensorArgument)]
-        dtype = next((each.dtype for each in tensors if "float" in each.dtype), None)
+        tensors = [value for value in values if isinstance(value, TensorArgument)]
+        dtype = next((tensor.dtype for tensor in tensors if "float" in tensor.dtype), None)
         if dtype is not None:
             flops, moved = work.get(dtype, (0, 0))
             moved += count * (op.bytes_read + op.bytes_written)
@@ -164,7 +164,7 @@ def fingerprint(graph: Graph) -> str:
     Which ranks communicate counts. Ids, names, durations, storages and provenance do not, nor how
     the distinct ops are numbered.
     """
-    ops, op = numbered([_key(each) for each in graph.ops], graph.op)
+    ops, op = numbered([_key(op) for op in graph.ops], graph.op)
     groups, group = numbered(graph.groups, graph.group)
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([ops, groups], separators=(",", ":")).encode())

@@ -72,7 +72,7 @@ def _calls(job: Job, program: int, role: int) -> _Calls:
 def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
     for program, of_role in enumerate(calls):
         ranks = np.flatnonzero(job.program == program)
-        for role in (role for role, found in enumerate(of_role) if found is not None):
+        for role in (role for role, calls in enumerate(of_role) if calls is not None):
             without = ranks[job.communicator[ranks, role] < 0]
             if len(without):
                 raise InputError(

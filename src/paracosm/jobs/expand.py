@@ -79,8 +79,8 @@ def _over_network(
     sizes, code = np.unique(size[sends], return_inverse=True)
     pairs, pair = np.unique(communicator[sends] * len(sizes) + code, return_inverse=True)
     asked = [
-        connections[each // len(sizes)].demand(float(sizes[each % len(sizes)]))
-        for each in pairs.tolist()
+        connections[pair // len(sizes)].demand(float(sizes[pair % len(sizes)]))
+        for pair in pairs.tolist()
     ]
     demand = np.array(asked, dtype=np.float64)[pair]
     shares = np.array([bool(way.stations) for way in connections], dtype=np.bool_)
@@ -97,7 +97,7 @@ def _over_network(
     resource = tasks.resource.copy()
     resource[without] = len(tasks.policy) + way
     fifo = np.full(len(ways), POLICIES.index("fifo"), dtype=np.int32)
-    hops = [len(each) for each in network.routes]
+    hops = [len(route) for route in network.routes]
     return replace(
         tasks,
         resource=resource,
@@ -105,7 +105,7 @@ def _over_network(
         route=route,
         demand=asks,
         route_offsets=np.concatenate(([0], np.cumsum(hops))).astype(np.int64),
-        routes=np.array([station for each in network.routes for station in each], dtype=np.int32),
+        routes=np.array([station for route in network.routes for station in route], dtype=np.int32),
         bandwidth=np.array(network.capacity, dtype=np.float64),
         policy=np.concatenate((tasks.policy, fifo)),
         sharing=network.sharing,

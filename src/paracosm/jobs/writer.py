@@ -242,8 +242,8 @@ def write_job(
     if not writers:
         raise InputError("a job needs at least one program")
     first = writers[0]
-    for number, each in enumerate(writers):
-        if (each.names, each.lanes, each.roles) != (first.names, first.lanes, first.roles):
+    for number, writer in enumerate(writers):
+        if (writer.names, writer.lanes, writer.roles) != (first.names, first.lanes, first.roles):
             raise InputError(
                 f"program {number} has codebooks of its own: programs of a job share them"
             )

@@ -203,13 +203,13 @@ def _mean_output(outputs: Any) -> Tensor:
     loss = _loss_in(outputs)
     if loss is not None:
         return loss
-    tensors = [each for each in _tensors_in(outputs) if each.is_floating_point()]
+    tensors = [tensor for tensor in _tensors_in(outputs) if tensor.is_floating_point()]
     if not tensors:
         raise InputError(
             f"the model returns {type(outputs).__name__}, without a tensor of fractions: return a "
             "Workload with a loss for it"
         )
-    first = next((each for each in tensors if each.requires_grad), tensors[0])
+    first = next((tensor for tensor in tensors if tensor.requires_grad), tensors[0])
     return first if not first.dim() else first.mean()
 
 
@@ -229,6 +229,6 @@ def _tensors_in(outputs: Any) -> Iterator[Tensor]:
     elif isinstance(outputs, tuple | list):
         parts = outputs
     elif is_dataclass(outputs):
-        parts = (getattr(outputs, each.name, None) for each in fields(outputs))
+        parts = (getattr(outputs, field.name, None) for field in fields(outputs))
     for part in parts:
         yield from _tensors_in(part)

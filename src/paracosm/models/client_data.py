@@ -155,26 +155,30 @@ class ClientData:
         self.classes = classes or 0
         self._is_checked = False
         looked_at = [self.of(client) for client in _evenly_spread(clients, _LOOKED_AT)]
-        self.has_own_tests = any(own.test_x is not None for own in looked_at)
+        self.has_own_tests = any(examples.test_x is not None for examples in looked_at)
         if test is None and not self.has_own_tests:
             raise broken(
                 name,
                 "no client has test examples: return (train_x, train_y, test_x, test_y) for each, "
                 "or (clients, test_x, test_y)",
             )
-        own_examples = [own.test_x if self.has_own_tests else own.train_x for own in looked_at]
+        own_examples = [
+            examples.test_x if self.has_own_tests else examples.train_x for examples in looked_at
+        ]
         self.mean_examples = float(np.mean([len(x) for x in own_examples if x is not None]))
-        self.sample = _joined([(own.train_x, own.train_y) for own in looked_at], examples)
+        self.sample = _joined(
+            [(examples.train_x, examples.train_y) for examples in looked_at], examples
+        )
         tests = [
-            (own.test_x, own.test_y)
-            for own in looked_at
-            if own.test_x is not None and own.test_y is not None
+            (examples.test_x, examples.test_y)
+            for examples in looked_at
+            if examples.test_x is not None and examples.test_y is not None
         ]
         if test is not None:
             tests = [self._pair("", "test", *test)]
         self.test = _joined(tests, examples)
         if self.classification:
-            targets = [own.train_y for own in looked_at] + [y for _, y in tests]
+            targets = [examples.train_y for examples in looked_at] + [y for _, y in tests]
             self.classes = max(self.classes, 1 + max(int(y.max()) for y in targets))
         self._is_checked = True
 
@@ -238,9 +242,9 @@ class ClientData:
     def _own(self, client: int, numbers: Ints) -> tuple[Tensor, Tensor]:
         import torch
 
-        own = self.of(client)
+        examples = self.of(client)
         places = torch.from_numpy(numbers & ((1 << _PLACES) - 1))
-        return own.train_x.index_select(0, places), own.train_y.index_select(0, places)
+        return examples.train_x.index_select(0, places), examples.train_y.index_select(0, places)
 
     def _made(self, client: int) -> Examples:
         who = f"client {client}"
@@ -330,8 +334,8 @@ def _joined(parts: list[tuple[Tensor, Tensor]], most: int) -> tuple[Tensor, Tens
     begins = np.concatenate([[0], np.cumsum(sizes)])
     some = []
     for begin, end, (x, y) in zip(begins, begins[1:], parts, strict=False):
-        own = torch.from_numpy(chosen[(chosen >= begin) & (chosen < end)] - begin)
-        some.append((x.index_select(0, own), y.index_select(0, own)))
+        tensor = torch.from_numpy(chosen[(chosen >= begin) & (chosen < end)] - begin)
+        some.append((x.index_select(0, tensor), y.index_select(0, tensor)))
     inputs, targets = zip(*some, strict=True)
     return torch.cat(inputs), torch.cat(targets)
 

@@ -76,7 +76,7 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
     shares = _shares(single)
     signal, variance = np.array(single.noise, dtype=np.float64).T
     whole = GradientNoise(float(shares @ signal), float(shares @ variance))
-    pieces = efficiency([each.scale for each in single.noise], single.batch, batch)
+    pieces = efficiency([noise.scale for noise in single.noise], single.batch, batch)
     seconds = single.batch * single.updates / examples_per_second
     return Baselines(
         constant_updates=seconds,
@@ -96,7 +96,9 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
         summary: of the plan, with the throughput of each design.
         learning: training arguments common to all runs.
     """
-    best = next((each.design for each in summary.by_workers if each.workers == 1), None)
+    best = next(
+        (by_worker.design for by_worker in summary.by_workers if by_worker.workers == 1), None
+    )
     has_noise = learning.get("privacy") is not None
     if best is None or summary.status == "interrupted" or has_noise:
         return summary
@@ -114,7 +116,7 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
         rate = summary.batch * design.steps_per_second
         return predict_baselines(single, summary.batch * design.workers, rate)._asdict()
 
-    designs = [replace(each, baselines=predictions_for(each)) for each in summary.designs]
+    designs = [replace(design, baselines=predictions_for(design)) for design in summary.designs]
     return replace(summary, designs=designs)
 
 

@@ -48,7 +48,9 @@ class Comparison:
                 break
             reference = best
         speedups = {design: _speedup(times[reference], own) for design, own in times.items()}
-        return cls(times, reference, {d: each for d, each in speedups.items() if 0 < each < inf})
+        return cls(
+            times, reference, {d: speedup for d, speedup in speedups.items() if 0 < speedup < inf}
+        )
 
     def relative_cost(self, design: Design) -> float:
         assert self.reference is not None
@@ -56,7 +58,9 @@ class Comparison:
 
     def fastest(self, workers: int | None = None) -> Design | None:
         """Return the fastest design, of those with so many workers."""
-        own = [each for each in self.speedups if workers is None or each.workers == workers]
+        own = [
+            speedup for speedup in self.speedups if workers is None or speedup.workers == workers
+        ]
         return max(own, key=lambda each: (self.speedups[each], -each.workers), default=None)
 
     def cheapest(self) -> Design | None:

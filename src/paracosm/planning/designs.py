@@ -34,7 +34,7 @@ def designs_of(
     worker (`scaled_learning_rate`). One worker is never stale, so algorithms that differ only in
     their handling of staleness or waiting are the same design there.
     """
-    found: list[Design] = []
+    designs: list[Design] = []
     for count in workers:
         alike: set[float] = set()
         for algorithm in algorithms:
@@ -44,8 +44,8 @@ def designs_of(
                     if lr in alike:
                         continue
                     alike.add(lr)
-                found.append(Design(count, algorithm, lr))
-    return found
+                designs.append(Design(count, algorithm, lr))
+    return designs
 
 
 def _is_plain(algorithm: Algorithm) -> bool:

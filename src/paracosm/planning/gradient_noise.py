@@ -57,25 +57,25 @@ def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[Gra
     )  # a single worker draws from all examples
     numerics = prepare_numerics(alone, seed, 1 + MINIBATCHES, 1)
     size = numerics.batch_of(0)
-    found: list[GradientNoise] = []
+    noises: list[GradientNoise] = []
     try:
         parameters, rule = numerics.initial(), numerics.rule()
         for update in range(at[-1] + 1):
-            if update == at[len(found)]:
+            if update == at[len(noises)]:
                 pending = [
                     numerics.request(other, parameters) for other in range(1, 1 + MINIBATCHES)
                 ]
                 gradients = [each.result().gradient for each in pending]
                 squares = [float(gradient.double().square().sum()) for gradient in gradients]
                 mean = sum(gradient.double() for gradient in gradients) / MINIBATCHES
-                found.append(estimate_noise(squares, float(mean.square().sum()), size))
+                noises.append(estimate_noise(squares, float(mean.square().sum()), size))
             if update < at[-1]:
                 gradient = numerics.request(0, parameters).result().gradient
                 gradient = numerics.recipe.clipped(gradient)
                 parameters = rule(parameters, gradient, numerics.recipe.lr_factor(update))
     finally:
         numerics.close()
-    return found
+    return noises
 
 
 def estimate_noise(

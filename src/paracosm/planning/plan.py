@@ -260,7 +260,7 @@ def _planned(
         steepness=None,
         steepest=None,
         is_efficient=False,
-        effective=_median([each.effective for each in ran if each.effective is not None]),
+        effective=_median([outcome.effective for outcome in ran if outcome.effective is not None]),
     )
 
 
@@ -326,7 +326,9 @@ def _tuned(
     compared: Comparison,
     seeds: Sequence[int],
 ) -> TunedWorkers:
-    own = {design: each for design, each in candidates.items() if design.workers == workers}
+    own = {
+        design: candidate for design, candidate in candidates.items() if design.workers == workers
+    }
     best = compared.fastest(workers)
     spent = sum(each.outcomes[seeds[0]].spent for each in own.values() if seeds[0] in each.outcomes)
     return TunedWorkers(

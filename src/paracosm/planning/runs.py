@@ -102,9 +102,9 @@ def _place(request: Request) -> tuple[object, ...]:
 
 
 def _kept(found: Mapping[str, Any]) -> Outcome:
-    for each in fields(Outcome):
-        if each.default is MISSING and each.name not in found:
-            raise InputError(f'the journal of runs is damaged: a result without "{each.name}"')
+    for field in fields(Outcome):
+        if field.default is MISSING and field.name not in found:
+            raise InputError(f'the journal of runs is damaged: a result without "{field.name}"')
     kept = Outcome.from_dict(found, "the journal of runs is damaged: ")
     for name in ("time", "spent", "updates", "made", "steps"):
         if not 0 <= (getattr(kept, name) or 0) <= LAST_INSTANT:

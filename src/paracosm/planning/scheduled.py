@@ -273,8 +273,8 @@ def iterations(workers: int, seconds: float) -> Iterator[Schedule]:
         worker = np.tile(np.arange(workers), ITERATIONS)
         rows = {dtype: np.zeros(len(number), dtype) for dtype in (READ, UPDATE, STEP)}
         reads, updates, steps = rows.values()
-        for each in rows.values():
-            each["worker"], each["step"] = worker, number
+        for row in rows.values():
+            row["worker"], row["step"] = worker, number
         reads["time"], reads["version"] = number * length, number
         updates["time"], updates["version"] = (number + 1) * length, number + 1
         updates["read"] = number

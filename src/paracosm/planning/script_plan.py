@@ -147,11 +147,11 @@ def _recorded(
     known: list[tuple[DeviceEmulateConfig, Recorded]] = []
     quiet = Hooks(announce=hooks.announce)
     for run in config.runs:
-        found = next((made for one, made in known if _is_good_for(one, made, run)), None)
-        if found is None:
-            found = record_script(run, seed, quiet)
-            known.append((run, found))
-        yield run, found
+        recorded = next((made for one, made in known if _is_good_for(one, made, run)), None)
+        if recorded is None:
+            recorded = record_script(run, seed, quiet)
+            known.append((run, recorded))
+        yield run, recorded
 
 
 def _is_good_for(
@@ -165,7 +165,7 @@ def _is_good_for(
     if any(device.kind != "gpu" for device in devices):
         return recorded_for.device.name == run.device.name
     one, other = (device.compute_capability for device in devices)
-    if recorded.failure or any(each.asks_capability for each in recorded.recordings):
+    if recorded.failure or any(recording.asks_capability for recording in recorded.recordings):
         return one == other
     return has_short_floats(one) == has_short_floats(other)
 
@@ -214,24 +214,26 @@ def _limit(summary: ScriptSummary) -> str:
 
 def _with_frontier(designs: list[PlannedScript]) -> list[PlannedScript]:
     """Mark those that fit and that no other one that fits beats in time and cost."""
-    good = [each for each in designs if each.fits and each.time is not None]
+    good = [design for design in designs if design.fits and design.time is not None]
 
     def is_beaten(one: PlannedScript) -> bool:
         return any(
-            (each.time, each.cost) != (one.time, one.cost)
-            and (each.time or 0.0) <= (one.time or 0.0)
-            and (each.cost or 0.0) <= (one.cost or 0.0)
-            for each in good
+            (script.time, script.cost) != (one.time, one.cost)
+            and (script.time or 0.0) <= (one.time or 0.0)
+            and (script.cost or 0.0) <= (one.cost or 0.0)
+            for script in good
         )
 
-    return [replace(each, is_efficient=each in good and not is_beaten(each)) for each in designs]
+    return [
+        replace(design, is_efficient=design in good and not is_beaten(design)) for design in designs
+    ]
 
 
 def _summary(
     config: ScriptPlanConfig, designs: list[PlannedScript], status: str
 ) -> ScriptPlanSummary:
-    good = [place for place, each in enumerate(designs) if each.fits]
-    batch = next((each.batch for each in designs if each.batch is not None), None)
+    good = [place for place, design in enumerate(designs) if design.fits]
+    batch = next((design.batch for design in designs if design.batch is not None), None)
 
     def quickness(place: int) -> float:
         design = designs[place]

@@ -17,11 +17,11 @@ from paracosm.units import format_duration, format_size
 
 def sentence(summary: ScriptPlanSummary) -> str:
     """Name the fastest and the cheapest hardware of those on which the script fits."""
-    unfit = sum(not each.fits for each in summary.designs)
+    unfit = sum(not design.fits for design in summary.designs)
     count = len(summary.designs)
     left = f" {unfit} of {count} do not fit or do not run." if unfit else ""
     if summary.fastest is None or summary.cheapest is None:
-        failure = next((each.failure for each in summary.designs if each.failure), None)
+        failure = next((design.failure for design in summary.designs if design.failure), None)
         why = failure or "its memory is on none of the devices"
         return f"{summary.script} runs on none of {count}: {why}." if count else "Nothing was run."
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
@@ -123,12 +123,12 @@ def _frontier(runs: Sequence[Run]) -> Chart:
     for run in runs:
         for color, (name, designs) in enumerate(_by_hardware(run).items()):
             labels = [
-                f"{_name(each)}: {_cost(run.numbers, each)}, {_speed(run.numbers, each)}"
-                + ("" if each.fits else "; does not fit")
-                for each in designs
+                f"{_name(design)}: {_cost(run.numbers, design)}, {_speed(run.numbers, design)}"
+                + ("" if design.fits else "; does not fit")
+                for design in designs
             ]
-            rates = [each.throughput or 0.0 for each in designs]
-            costs = [each.cost or 0.0 for each in designs]
+            rates = [design.throughput or 0.0 for design in designs]
+            costs = [design.cost or 0.0 for design in designs]
             marks += line(run, rates, costs, name, labels, color=color)
     return Chart(
         name="frontier",
@@ -144,9 +144,9 @@ def _by_workers(runs: Sequence[Run]) -> Chart:
     marks: list[Mark] = []
     for run in runs:
         for color, (name, designs) in enumerate(_by_hardware(run).items()):
-            rates = [(each.throughput or 0.0) / each.workers for each in designs]
-            labels = [f"{_name(each)}: {each.limit}" for each in designs]
-            counts = [each.workers for each in designs]
+            rates = [(design.throughput or 0.0) / design.workers for design in designs]
+            labels = [f"{_name(design)}: {design.limit}" for design in designs]
+            counts = [design.workers for design in designs]
             marks += line(run, counts, rates, name, labels, color=color)
     unit = runs[0].numbers.unit
     return Chart(

@@ -134,13 +134,13 @@ class StrategyPlanConfig(FailureFields):
             "strategy": "auto",
             "workers": (self.numbers[-1],),
         }
-        found = validated(PredictConfig, asked, "plan")
-        if found.catalogued is None:
+        config = validated(PredictConfig, asked, "plan")
+        if config.catalogued is None:
             raise InputError(
-                f"hardware: {found.db} in this folder has timings of {self.hardware}, and a plan "
+                f"hardware: {config.db} in this folder has timings of {self.hardware}, and a plan "
                 "goes by datasheets: run it in another folder"
             )
-        return found
+        return config
 
     @property
     def transformer(self) -> Transformer:
@@ -216,7 +216,7 @@ def _summary(
         for number, search in sorted(searches.items())
         for design in _designs(config, model, number, search, price)
     ]
-    first = [place for place, each in enumerate(designs) if each.place == 1]
+    first = [place for place, design in enumerate(designs) if design.place == 1]
     quickest = min(first, key=lambda place: designs[place].time)
     cheapest = min(first, key=lambda place: (designs[place].cost, designs[place].time))
     asked = config.on_workers
@@ -238,10 +238,10 @@ def _summary(
         designs=_with_frontier(designs),
         fastest=quickest,
         cheapest=cheapest,
-        candidates=sum(each.candidates for each in searches.values()),
-        predicted=sum(each.predicted for each in searches.values()),
-        too_large=sum(each.too_large for each in searches.values()),
-        complete=all(each.complete for each in searches.values()),
+        candidates=sum(search.candidates for search in searches.values()),
+        predicted=sum(search.predicted for search in searches.values()),
+        too_large=sum(search.too_large for search in searches.values()),
+        complete=all(search.complete for search in searches.values()),
         cluster=describe_cluster(asked.resolve_cluster(max(searches))),
         nearest=measured_like(asked, designs[quickest].workers),
         durations={
@@ -260,16 +260,16 @@ def _designs(
 ) -> list[PlannedStrategy]:
     failures = config.job_failures(workers, 0, stops_together=True)
     found = []
-    for place, each in enumerate(ranked_strategies(search, SHOWN), start=1):
-        tokens = each.examples * model.sequence
-        work = config.tokens / tokens * each.iteration_time
+    for place, strategy in enumerate(ranked_strategies(search, SHOWN), start=1):
+        tokens = strategy.examples * model.sequence
+        work = config.tokens / tokens * strategy.iteration_time
         time = work if failures is None else _with_failures(work, failures, workers)
         found.append(
             PlannedStrategy(
-                **each,
+                **strategy,
                 workers=workers,
                 place=place,
-                tokens_per_second=tokens / each.iteration_time,
+                tokens_per_second=tokens / strategy.iteration_time,
                 time=time,
                 cost=price.of(workers, time),
                 effective=None if failures is None else work / time,
@@ -298,10 +298,13 @@ def _with_frontier(designs: list[PlannedStrategy]) -> list[PlannedStrategy]:
 
     def is_beaten(one: PlannedStrategy) -> bool:
         return any(
-            (each.time, each.cost) != (one.time, one.cost)
-            and each.time <= one.time
-            and each.cost <= one.cost
-            for each in designs
+            (design.time, design.cost) != (one.time, one.cost)
+            and design.time <= one.time
+            and design.cost <= one.cost
+            for design in designs
         )
 
-    return [replace(each, is_efficient=each.place == 1 and not is_beaten(each)) for each in designs]
+    return [
+        replace(design, is_efficient=design.place == 1 and not is_beaten(design))
+        for design in designs
+    ]

@@ -82,20 +82,23 @@ def halve(
     every = list(candidates.values())
     first = seeds[0]
     for share in RUNGS:
-        open_ = [each for each in every if each.verdict == "open"]
+        open_ = [candidate for candidate in every if candidate.verdict == "open"]
         budget = max(1, ceil(share * updates))
-        for workers in sorted({each.design.workers for each in open_}):
-            wave = [each for each in open_ if each.design.workers == workers]
+        for workers in sorted({candidate.design.workers for candidate in open_}):
+            wave = [candidate for candidate in open_ if candidate.design.workers == workers]
             times = _times(every, first)
-            requests = [Request(each.design, first, budget, _horizon(each, times)) for each in wave]
+            requests = [
+                Request(candidate.design, first, budget, _horizon(candidate, times))
+                for candidate in wave
+            ]
             for request, outcome in run(requests):
                 candidates[request.design].outcomes[first] = outcome
         _judge(open_, _times(every, first), first, is_better)
-    for each in every:
-        if each.verdict == "open":
-            each.drop("not reached", f"not there after {updates:,} updates")
+    for candidate in every:
+        if candidate.verdict == "open":
+            candidate.drop("not reached", f"not there after {updates:,} updates")
     _keep_fast(every, first)
-    kept = [each.design for each in every if each.survives]
+    kept = [candidate.design for candidate in every if candidate.survives]
     requests = [Request(design, seed, updates, inf) for seed in seeds[1:] for design in kept]
     for request, outcome in run(requests):
         candidates[request.design].outcomes[request.seed] = outcome
@@ -107,9 +110,9 @@ Times = list[tuple[int, float, str]]
 
 def _times(candidates: Iterable[Candidate], seed: int) -> Times:
     return [
-        (each.design.workers, time, str(each.design))
-        for each in candidates
-        if seed in each.outcomes and (time := each.outcomes[seed].time) is not None
+        (candidate.design.workers, time, str(candidate.design))
+        for candidate in candidates
+        if seed in candidate.outcomes and (time := candidate.outcomes[seed].time) is not None
     ]
 
 
@@ -121,28 +124,30 @@ def _horizon(candidate: Candidate, times: Times) -> float:
 def _judge(
     ran: Sequence[Candidate], times: Times, seed: int, is_better: Callable[[float, float], bool]
 ) -> None:
-    for each in ran:
-        outcome = each.outcomes[seed]
+    for candidate in ran:
+        outcome = candidate.outcomes[seed]
         if outcome.status == "reached":
-            each.verdict = "reached"
+            candidate.verdict = "reached"
         elif outcome.status == "diverged":
-            each.drop("diverged", outcome.why or "the loss diverged")
+            candidate.drop("diverged", outcome.why or "the loss diverged")
         elif len(outcome.curve) > LOOKS and not is_better(outcome.best, outcome.first):
-            each.drop("learns nothing", f"no better than initially after {outcome.made:,} updates")
-        elif outcome.spent >= _horizon(each, times):
-            fewer = (found for found in times if found[0] <= each.design.workers)
+            candidate.drop(
+                "learns nothing", f"no better than initially after {outcome.made:,} updates"
+            )
+        elif outcome.spent >= _horizon(candidate, times):
+            fewer = (found for found in times if found[0] <= candidate.design.workers)
             _, time, name = min(fewer, key=lambda found: found[1])
-            each.drop(
+            candidate.drop(
                 "slow",
                 f"not there after {format_duration(outcome.spent)}; {name} needs "
                 f"{format_duration(time)}",
             )
-    for group in _groups(each for each in ran if each.verdict == "open"):
+    for group in _groups(candidate for candidate in ran if candidate.verdict == "open"):
         group.sort(key=lambda each: each.outcomes[seed].best, reverse=is_better(1.0, 0.0))
         best = group[0].outcomes[seed].best
-        for each in group[ceil(len(group) / 2) :]:
-            outcome = each.outcomes[seed]
-            each.drop(
+        for candidate in group[ceil(len(group) / 2) :]:
+            outcome = candidate.outcomes[seed]
+            candidate.drop(
                 "worse",
                 f"{outcome.best:.4g} after {outcome.made:,} updates, lr {group[0].design.lr:g} "
                 f"{best:.4g}",
@@ -152,14 +157,16 @@ def _judge(
 def _groups(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     """Return groups of designs that differ only in their learning rate."""
     groups: dict[tuple[int, str], list[Candidate]] = {}
-    for each in candidates:
-        groups.setdefault((each.design.workers, str(each.design.algorithm)), []).append(each)
+    for candidate in candidates:
+        groups.setdefault((candidate.design.workers, str(candidate.design.algorithm)), []).append(
+            candidate
+        )
     return list(groups.values())
 
 
 def _keep_fast(candidates: Sequence[Candidate], seed: int) -> None:
     """Drop designs that reached the target but are best for no number of workers."""
-    reached = [each for each in candidates if each.verdict == "reached"]
+    reached = [candidate for candidate in candidates if candidate.verdict == "reached"]
     time = {id(each): each.outcomes[seed].time_or_never for each in reached}
     for each in reached:
         own = [time[id(o)] for o in reached if o.design.workers == each.design.workers]

@@ -82,9 +82,9 @@ def _time(design: PlannedDesign) -> str:
     time = design.time
     if time.median is None or design.seeds < 2 or time.low is None:
         return seconds_or_never(time.median)
-    found = Spread(time.median, time.low, inf if time.high is None else time.high)
+    spread = Spread(time.median, time.low, inf if time.high is None else time.high)
     share = "" if design.reached == 1 else f", {design.reached:.0%} of seeds reached it"
-    within = seeds_within(found, seconds_or_never)
+    within = seeds_within(spread, seconds_or_never)
     return f"{seconds_or_never(time.median)} ({within}{share})"
 
 

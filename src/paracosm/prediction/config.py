@@ -298,7 +298,9 @@ class PredictConfig(PredictionFields):
 
     def check(self) -> None:
         """Raise InputError for missing files and options that no capture supports."""
-        if self.is_auto and (counts := [each for each in self.what_if if each.what == "count"]):
+        if self.is_auto and (
+            counts := [change for change in self.what_if if change.what == "count"]
+        ):
             raise counts[0].error("strategy auto has one number of workers: paracosm plan has more")
         super().check()
 
@@ -397,13 +399,13 @@ class PredictConfig(PredictionFields):
             return None
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
-        found = architecture(name, self.shape[0] if self.shape else None)
+        transformer = architecture(name, self.shape[0] if self.shape else None)
         if self.lora is not None:
-            found = replace(found, adapter=self.lora)
+            transformer = replace(transformer, adapter=self.lora)
         if self.catalogued is None:
-            return found
+            return transformer
         stack = self.software
-        return replace(found, recipe=stack.recipe, loss=stack.loss, weights=stack.weights)
+        return replace(transformer, recipe=stack.recipe, loss=stack.loss, weights=stack.weights)
 
     @cached_property
     def software(self) -> Stack:
@@ -457,12 +459,12 @@ class PredictConfig(PredictionFields):
         if self.db.is_file() and holds_hardware(self.db, self.hardware):
             return None
         try:
-            found = find_hardware(self.hardware)
+            hardware = find_hardware(self.hardware)
         except InputError:
             if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
                 return None  # the database's contents are reported later
             raise
-        return found if self.stack is None else find_stack(self.stack).on(found)
+        return hardware if self.stack is None else find_stack(self.stack).on(hardware)
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions
@@ -495,8 +497,8 @@ class PredictConfig(PredictionFields):
         if self.catalogued is None:
             return strategies_by_workers(text, workers, self.servers, held)
         return [
-            (number, self._as_software_does(found))
-            for number, found in strategies_by_workers(text, workers, self.servers, held)
+            (number, self._as_software_does(strategy))
+            for number, strategy in strategies_by_workers(text, workers, self.servers, held)
         ]
 
     def _as_software_does(self, strategy: Strategy) -> Strategy:

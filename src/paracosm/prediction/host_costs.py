@@ -44,15 +44,15 @@ def find_page_faults(
     with ProfileDatabase.open(config.db, readonly=not is_here) as database:
         known = _of_processor(database.links(), environment, "new memory")
         if not known and is_here:
-            asked = LinkSettings(kinds=("new memory",), sizes=(NEW_MEMORY,))
-            known = measure_links(asked).timings
+            settings = LinkSettings(kinds=("new memory",), sizes=(NEW_MEMORY,))
+            known = measure_links(settings).timings
             database.add_links(known)
     if not known:
         raise InputError(
             f"allocator: {config.db} lacks the cost of new memory on {environment.hardware}: "
             "paracosm measure link --kinds new-memory --db there adds it"
         )
-    cost = sum(each.time.mean for each in known) / sum(each.size for each in known)
+    cost = sum(timing.time.mean for timing in known) / sum(timing.size for timing in known)
     return np.asarray(new * cost, dtype=np.float64)
 
 
@@ -74,19 +74,21 @@ def find_interference(
 
     On a CPU it is what was measured of DDP on that processor, if it was.
     """
-    found, source = NO_INTERFERENCE, ""
+    interference, source = NO_INTERFERENCE, ""
     if config.slowdown is not None:
-        found = Interference(slowdown=config.slowdown)
+        interference = Interference(slowdown=config.slowdown)
         source = f"given: computing takes {config.slowdown:g} times as long"
     elif config.catalogued is not None and config.catalogued.device.kind == "gpu":
-        found = OF_GPUS
-        source = f"published: computing takes {found.slowdown:g} times as long (Lee et al. 2025)"
+        interference = OF_GPUS
+        source = (
+            f"published: computing takes {interference.slowdown:g} times as long (Lee et al. 2025)"
+        )
     if environment is None or environment.device != "cpu":
-        return found, source or ALONE
+        return interference, source or ALONE
     with ProfileDatabase.open(config.db, readonly=True) as database:
         timings = _of_processor(database.links(), environment, "ddp")
     cost = seconds_per_byte(timings, ranks)
     if not cost:
-        return found, source or ALONE
+        return interference, source or ALONE
     measured = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
-    return replace(found, per_byte=cost), ", ".join(filter(None, (measured, source)))
+    return replace(interference, per_byte=cost), ", ".join(filter(None, (measured, source)))

@@ -124,10 +124,13 @@ def _of_nodes(
     if len(durations) != len(graph.ops):
         raise InputError(f"{len(durations)} durations for a graph of {len(graph.ops)} distinct ops")
     nothing = (math.nan, math.nan, math.nan)
-    rows = [nothing if each is None else (each.duration, each.low, each.high) for each in durations]
+    rows = [
+        nothing if duration is None else (duration.duration, duration.low, duration.high)
+        for duration in durations
+    ]
     value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3)[graph.op].T.copy()
     low, high = np.minimum(low, value), np.maximum(high, value)
-    codes = [NONE if each is None else SOURCES.index(each.source) for each in durations]
+    codes = [NONE if duration is None else SOURCES.index(duration.source) for duration in durations]
     source = np.array(codes, dtype=np.int32)[graph.op]
     known = np.isfinite(graph.duration)
     for part in (value, low, high):

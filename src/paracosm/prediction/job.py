@@ -74,15 +74,19 @@ class JobPrediction:
     @property
     def parts(self) -> dict[str, float]:
         """Seconds of an iteration by `PARTS`, averaged over the workers."""
-        workers = [each for each in self.equal_ranks if each.is_worker]
+        workers = [equal_rank for equal_rank in self.equal_ranks if equal_rank.is_worker]
         return {
-            part: sum(len(each.ranks) * each.parts[part] for each in workers) / self.workers
+            part: sum(len(worker.ranks) * worker.parts[part] for worker in workers) / self.workers
             for part in PARTS
         }
 
     @property
     def peak_memory(self) -> int | None:
-        known = [each.peak_memory for each in self.equal_ranks if each.peak_memory is not None]
+        known = [
+            equal_rank.peak_memory
+            for equal_rank in self.equal_ranks
+            if equal_rank.peak_memory is not None
+        ]
         return max(known, default=None)
 
 
@@ -169,13 +173,13 @@ def relative_interval(
     total = 0.0
     below: dict[object, float] = {}
     above: dict[object, float] = {}
-    for code, each in enumerate(durations):
-        if each is None:
+    for code, duration in enumerate(durations):
+        if duration is None:
             continue
-        part = code if err_alone(each.source) else graph.ops[code].name
-        total += counts[code] * each.duration
-        below[part] = below.get(part, 0.0) + counts[code] * (each.duration - each.low)
-        above[part] = above.get(part, 0.0) + counts[code] * (each.high - each.duration)
+        part = code if err_alone(duration.source) else graph.ops[code].name
+        total += counts[code] * duration.duration
+        below[part] = below.get(part, 0.0) + counts[code] * (duration.duration - duration.low)
+        above[part] = above.get(part, 0.0) + counts[code] * (duration.high - duration.duration)
     if not total:
         return 1.0, 1.0
     low, high = (
@@ -249,7 +253,7 @@ def _equal_ranks(
     """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
     groups: dict[tuple[object, ...], list[EqualRanks]] = {}
     programs = schedule.job.programs
-    knows_memory = any(each.resident or len(each.holdings.row) for each in programs)
+    knows_memory = any(program.resident or len(program.holdings.row) for program in programs)
     for number, first in enumerate(schedule.representative.tolist()):
         ranks = tuple(np.flatnonzero(schedule.class_of == number).tolist())
         parts = parts_of(causes[number])
@@ -320,7 +324,7 @@ def strategies_by_workers(
 
 
 def one_replica(strategy: Strategy) -> Strategy:
-    usual = {each.name: each.default for each in fields(Strategy)}
+    usual = {field.name: field.default for field in fields(Strategy)}
     left_out: dict[str, Any] = {name: usual[name] for name in BETWEEN_REPLICAS}
     return replace(strategy, data=_fewest(strategy), **left_out)
 

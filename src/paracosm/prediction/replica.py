@@ -208,7 +208,10 @@ def _corrected(
         path = Path(config.measured)
         environment = environment_of(path, hardware)
         timed = find_durations(graph, path, environment, cache=config.cache).durations
-        exact = [None if each is None or each.source != "exact" else each for each in timed]
+        exact = [
+            None if estimate is None or estimate.source != "exact" else estimate
+            for estimate in timed
+        ]
         correction, durations = corrected_by_ops(durations, exact, graph, str(path))
     else:
         asked, seconds = read_measured(config.measured)

@@ -275,9 +275,9 @@ def _run_throughput(
         )
 
     def point(workers: int) -> Point:
-        found = predict_throughput(job, workers, seed)
-        band = find_band(job, workers, seed, found.steps_per_second)
-        return Point(found, band, sensitivity(job, workers, seed))
+        throughput = predict_throughput(job, workers, seed)
+        band = find_band(job, workers, seed, throughput.steps_per_second)
+        return Point(throughput, band, sensitivity(job, workers, seed))
 
     points, status = _until_interrupted(
         changed.profiled_workers, point, None if config.predictions is None else progress
@@ -337,13 +337,13 @@ def durations_by_device(
     """
     named = [cluster.node(worker).device for worker in cluster.workers]
     names = list(dict.fromkeys(name for name in named if name is not None))
-    found = Devices({}, {})
+    devices = Devices({}, {})
 
     def add(name: str, durations: Durations, by: str) -> None:
         there = predict(replica.graph, durations, launch=replica.launch, free_communication=True)
-        found.durations[name] = there.duration
+        devices.durations[name] = there.duration
         factor = float(alone.duration.sum() / there.duration.sum())
-        found.origin[name] = f"{factor:.3g} times as fast by {by}"
+        devices.origin[name] = f"{factor:.3g} times as fast by {by}"
 
     if replica.hardware is not None:
         for name in names:
@@ -351,7 +351,7 @@ def durations_by_device(
                 other = find_hardware(name)
                 by = f"the datasheet: {other.device.source}"
                 add(name, durations_on(replica.graph, other, stack=replica.stack), by)
-        return found
+        return devices
     if replica.environment is None:
         source = "no timings: assumed as fast as the graph's device"
         return Devices({}, dict.fromkeys(names, source))
@@ -359,17 +359,21 @@ def durations_by_device(
     for name in names:
         timed = _environment(held, replica.environment, name, path)
         if timed is None:
-            found.origin[name] = f"no timings: assumed to be {replica.environment.hardware}"
+            devices.origin[name] = f"no timings: assumed to be {replica.environment.hardware}"
         elif timed != replica.environment:
             durations = find_durations(replica.graph, path, timed, cache=cache, seed=seed).durations
             add(name, list(durations), f"the timings of {timed.hardware}")
-    return found
+    return devices
 
 
 def _environment(
     held: Sequence[tuple[Environment, int]], used: Environment, name: str, path: Path
 ) -> Environment | None:
-    fits = [each for each, _ in held if name.lower() in f"{each.device}, {each}".lower()]
+    fits = [
+        environment
+        for environment, _ in held
+        if name.lower() in f"{environment.device}, {environment}".lower()
+    ]
     if used in fits:
         return used
     if not fits:

@@ -107,12 +107,16 @@ def search_strategies(
     def entry(number: int, level: int) -> tuple[float, int, int] | None:
         """Return the bound of a candidate at the first level of recomputation that may fit."""
         for tried in range(level, len(RECOMPUTED)):
-            each = _recomputing(found[number], RECOMPUTED[tried])
-            split = replicas(each)
-            needs = split.least_memory(each.strategy)
+            candidate = _recomputing(found[number], RECOMPUTED[tried])
+            split = replicas(candidate)
+            needs = split.least_memory(candidate.strategy)
             if memory is None or needs <= memory:
-                return split.bound(each.strategy, network, speed) / each.examples, number, tried
-            large[number] = TooLarge(each, needs)
+                return (
+                    split.bound(candidate.strategy, network, speed) / candidate.examples,
+                    number,
+                    tried,
+                )
+            large[number] = TooLarge(candidate, needs)
         return None
 
     fitting: list[Predicted] = []

@@ -71,7 +71,7 @@ def of_graph(prediction: Prediction) -> dict[str, Any]:
         "coverage": dict(prediction.coverage),
         "estimated_ops": _estimated(prediction),
         "baselines": dict(prediction.baselines),
-        "largest": [asdict(each) for each in prediction.largest],
+        "largest": [asdict(contribution) for contribution in prediction.largest],
         "nodes": len(prediction.graph),
         "distinct_ops": len(prediction.graph.ops),
         "untimed": list(prediction.untimed),
@@ -177,7 +177,7 @@ def summarise_jobs(
         breakdown={
             **of_ops(alone),
             "mean": last.parts,
-            "ranks": [_row_of(each) for each in last.equal_ranks],
+            "ranks": [_row_of(equal_rank) for equal_rank in last.equal_ranks],
         },
         replica=OneReplica(
             iteration_time=alone.iteration_time,
@@ -203,7 +203,9 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
     )
     labels = job.schedule.job.labels
     computed = {
-        labels[rank]: each.parts["compute"] for each in job.equal_ranks for rank in each.ranks
+        labels[rank]: equal_rank.parts["compute"]
+        for equal_rank in job.equal_ranks
+        for rank in equal_rank.ranks
     }
     return ThroughputRow(
         workers=job.workers,
@@ -277,7 +279,7 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
     if job.causes.get(ON_HOST, 0.0) > share * whole / 2:
         return f"Updates on the host: the device waits {share:.0%} of the iteration for them."
     whom = "the servers" if job.strategy.servers else "each other"
-    if not job.strategy.servers and sum(each.is_worker for each in job.equal_ranks) > 1:
+    if not job.strategy.servers and sum(equal_rank.is_worker for equal_rank in job.equal_ranks) > 1:
         whom = _slowest(job).label
     sentence = _SENTENCES[worst].format(share=share, whom=whom)
     by_servers = worst in ("exposed_communication", "waiting") and job.strategy.servers
@@ -285,7 +287,7 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
 
 
 def _slowest(job: JobPrediction) -> EqualRanks:
-    workers = [each for each in job.equal_ranks if each.is_worker]
+    workers = [equal_rank for equal_rank in job.equal_ranks if equal_rank.is_worker]
     return max(workers, key=lambda each: (each.parts["compute"], -each.ranks[0]))
 
 
@@ -307,10 +309,11 @@ def _bubble(job: JobPrediction) -> str:
 
 
 def _servers(job: JobPrediction) -> str:
-    servers = [each for each in job.equal_ranks if not each.is_worker]
+    servers = [equal_rank for equal_rank in job.equal_ranks if not equal_rank.is_worker]
     does = {"exposed_communication": "nothing but send and receive", "compute": "updates"}
     busiest, part = max(
-        ((each, part) for each in servers for part in does), key=lambda pair: pair[0].parts[pair[1]]
+        ((server, part) for server in servers for part in does),
+        key=lambda pair: pair[0].parts[pair[1]],
     )
     share = busiest.parts[part] / job.iteration_time
     return f"{busiest.label} does {does[part]} for {share:.0%} of it."

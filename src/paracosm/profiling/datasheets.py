@@ -105,7 +105,7 @@ def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
     """
     values = decode_arguments(op.arguments)[0] if op.arguments else []
     tensors = [each for each in _flat(values) if isinstance(each, TensorArgument)]
-    names = [each.dtype for each in tensors if "float" in each.dtype]
+    names = [tensor.dtype for tensor in tensors if "float" in tensor.dtype]
     dtype = (names or ["float32"])[0].partition("_")[0]
     if dtype == "float32" and class_of(op.name) == "convolution" and "tfloat32" in device_dtypes:
         return "tfloat32"
@@ -167,13 +167,13 @@ def durations_on(
             time = OpTime(time.seconds * timed.time, timed.spread, "measured")
         times[code] = kind, time
     shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
-    found: list[Estimate | None] = [None] * len(graph.ops)
+    estimates: list[Estimate | None] = [None] * len(graph.ops)
     for code, (kind, time) in times.items():
         left = min(abs(1 - correction.shares.get(kind, 0.0) / shares[kind]), 1.0)
-        found[code] = estimate_around(
+        estimates[code] = estimate_around(
             math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
         )
-    return found
+    return estimates
 
 
 def _launched(op: Op, hardware: Hardware) -> OpTime | None:
@@ -356,9 +356,9 @@ def common_error(
 def share_of_kernels(graph: Graph, durations: Sequence[Estimate | None]) -> float:
     """Return the share of the time of all nodes that is of kernels timed on the device."""
     times = {
-        code: (each.source, each.duration)
-        for code, each in enumerate(durations)
-        if each is not None
+        code: (duration.source, duration.duration)
+        for code, duration in enumerate(durations)
+        if duration is not None
     }
     return _shares(graph, times).get(KNOWN["timed"], 0.0)
 
@@ -379,7 +379,11 @@ def corrected_by(
     if not (seconds > 0 and math.isfinite(seconds)):
         raise InputError(f"measured: {origin}: a time above 0 is needed")
     known = enumerate(durations)
-    times = {code: (each.method, each.duration) for code, each in known if each is not None}
+    times = {
+        code: (estimate.method, estimate.duration)
+        for code, estimate in known
+        if estimate is not None
+    }
     return Correction(seconds / predicted, origin, _shares(graph, times))
 
 

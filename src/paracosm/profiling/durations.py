@@ -94,13 +94,13 @@ def environment_of(path: Path, hardware: Hardware, *, strict: bool = False) -> E
     if not named and held and (strict or len(held) > 1):
         raise InputError(
             f"{path}: no timings of {hardware.device.title}: it has those of "
-            f"{_environment_list([each for each, _ in held], None)}"
+            f"{_environment_list([environment for environment, _ in held], None)}"
         )
     if strict and len(named) > 1:
         raise InputError(
             f"{path}: timings of {hardware.device.title} in several environments: "
-            f"{_environment_list([each for each, _ in named], None)}: time the ops of one into a "
-            "database of their own"
+            f"{_environment_list([environment for environment, _ in named], None)}: "
+            "time the ops of one into a database of their own"
         )
     return choose_environment(named or held, None, "", str(path))
 
@@ -123,17 +123,17 @@ def choose_environment(
     if wanted is None:
         if here in environments:
             return here
-        for each in environments:
+        for environment in environments:
             # This machine's, however memory was handed out.
-            if here is not None and replace(each, allocator=here.allocator) == here:
-                return each
+            if here is not None and replace(environment, allocator=here.allocator) == here:
+                return environment
         first = environments[0].hardware.split(",")[0].split(" (")[0]
         raise InputError(
             f"{where}: no timings of this machine, only of "
             f"{_environment_list(environments, here)}: "
             f'--hardware "{first}" predicts for that one'
         )
-    fitting = [each for each in environments if fits(each, wanted)]
+    fitting = [environment for environment in environments if fits(environment, wanted)]
     if not fitting:
         raise InputError(
             f'{where}: no timings of "{wanted}": it has those of '
@@ -150,7 +150,7 @@ def choose_environment(
 
 
 def _environment_list(environments: Sequence[Environment], here: Environment | None) -> str:
-    return "; ".join(_environment_text(each, here) for each in environments)
+    return "; ".join(_environment_text(environment, here) for environment in environments)
 
 
 def _environment_text(environment: Environment, here: Environment | None) -> str:
@@ -211,7 +211,7 @@ def find_durations(
     timings, warm = speeds.applied(timings), speeds.applied(warm)
     # In a row, short ops take as long as the host takes to issue them; one with cold data is issued
     # while the device is busy, and says nothing of that. A view moves no memory.
-    launch = min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
+    launch = min((timing.duration for timing in warm if timing.op.bytes_written > 0), default=None)
     return Found(
         durations=_estimates(graph, timings, estimator, seed),
         profiled=profiled,
@@ -239,7 +239,7 @@ def _estimates(
     alike = {work_of(timing.op): timing for timing in timings}
     others = {op: alike[work_of(op)] for op in needed if op not in found and work_of(op) in alike}
     if others:
-        exact, _ = pool(list({each.key: each for each in others.values()}.values()))
+        exact, _ = pool(list({other.key: other for other in others.values()}.values()))
         found |= {op: exact.estimate(exact.rows[_key(timing.op)]) for op, timing in others.items()}
     rest = [
         op
@@ -338,7 +338,7 @@ def roofline_time(graph: Graph, timings: Iterable[OpTiming]) -> float | None:
     A node takes max(flops / F, bytes / B) (Williams, Waterman, Patterson: Roofline, 2009), with F
     and B the highest rates of any op in `timings`.
     """
-    ops = [(each.op, each.duration) for each in timings if each.duration > 0]
+    ops = [(timing.op, timing.duration) for timing in timings if timing.duration > 0]
     best_flops = max((op.flops / time for op, time in ops), default=0)
     best_bytes = max(((op.bytes_read + op.bytes_written) / time for op, time in ops), default=0)
     if best_flops == 0 or best_bytes == 0:

@@ -134,11 +134,11 @@ def _described_cpu(pinned: bool) -> Environment:
     if file is not None:
         with contextlib.suppress(InputError, OSError, UnicodeDecodeError):
             return Environment.from_json(file.read_text())
-    found = _cpu(require("torch", "torch", "profiling ops"), pinned)
+    environment = _cpu(require("torch", "torch", "profiling ops"), pinned)
     if file is not None:
         with contextlib.suppress(OSError), replacing(file) as unfinished:
-            unfinished.write_text(found.to_json())
-    return found
+            unfinished.write_text(environment.to_json())
+    return environment
 
 
 def last_level_cache(device: str = "cpu") -> int:

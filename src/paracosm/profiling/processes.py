@@ -208,7 +208,7 @@ def free_ports(count: int) -> list[int]:
     """Return TCP ports of loopback that are free now, for servers of TensorFlow."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in sockets]
+        return [int(socket.getsockname()[1]) for socket in sockets]
 
 
 def loopback() -> str:

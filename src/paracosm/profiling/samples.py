@@ -214,8 +214,8 @@ class Speeds:
             factor = self.factors.get(session)
             own = at_one_speed(members, self.probe if factor is None else self.probes[session])
             found |= {
-                old.key: each if factor in (None, 1.0) else self._moved(each, factor)
-                for old, each in zip(members, own, strict=True)
+                old.key: timing if factor in (None, 1.0) else self._moved(timing, factor)
+                for old, timing in zip(members, own, strict=True)
             }
         return [found[timing.key] for timing in timings]
 
@@ -244,7 +244,9 @@ def speeds_of(timings: Sequence[OpTiming]) -> Speeds:
     known: dict[tuple[str, ...], float] = {}
     for session in order:
         own = at_one_speed(parts[session], probes[session])
-        durations = {(each.cache, each.op.name, each.op.arguments): each.duration for each in own}
+        durations = {
+            (timing.cache, timing.op.name, timing.op.arguments): timing.duration for timing in own
+        }
         pairs = [(known[key], time) for key, time in durations.items() if key in known]
         reference = probes[order[0]]
         if factors and reference > 0 and probes[session] > 0:

@@ -74,7 +74,7 @@ class Forward:
         names = [argument.name for argument in operator._schema.arguments]
         sources = [self.renamed.get(name, name) for name in names]
         with torch.enable_grad():  # else it keeps nothing for a backward pass
-            returned = operator(*(None if each is None else made[each] for each in sources))
+            returned = operator(*(None if source is None else made[source] for source in sources))
         found = dict(zip(self.returns, returned, strict=True))
         return list({**made, **{n: t for n, t in found.items() if n is not None}}.values())
 

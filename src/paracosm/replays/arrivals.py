@@ -50,13 +50,15 @@ class Arrivals:
 
     def straggler(self) -> Straggler | None:
         """Return the rank that comes last most often, of several the one that is latest."""
-        found = [
+        stragglers = [
             Straggler(rank, int(own.sum()), met, float(self.late[own].sum() / max(own.sum(), 1)))
             for rank, met in self.met().items()
             for own in [self.last == rank]
         ]
         return max(
-            found, key=lambda each: (each.last, each.last * each.lateness, -each.rank), default=None
+            stragglers,
+            key=lambda each: (each.last, each.last * each.lateness, -each.rank),
+            default=None,
         )
 
 

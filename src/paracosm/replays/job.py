@@ -272,7 +272,9 @@ def job_of_traces(
     messages: list[Message] = []
     if not alone:
         paths = {rank: trace.path for rank, trace in ranked.items()}
-        messages = messages_of({rank: each.segments for rank, each in segments.items()}, paths)
+        messages = messages_of(
+            {rank: segment.segments for rank, segment in segments.items()}, paths
+        )
     by_clock = clocks({rank: trace.origin for rank, trace in ranked.items()})
     offset = offsets_between_clocks(by_clock, groups, messages)
     moved = {
@@ -354,7 +356,7 @@ def _groups(
         sizes = ", ".join(map(str, sorted(worlds)))
         raise InputError(f"traces of different jobs: of {sizes} ranks")
     return groups_of(
-        {rank: each.segments for rank, each in segments.items()},
+        {rank: segment.segments for rank, segment in segments.items()},
         {rank: trace.path for rank, trace in ranked.items()},
         next(iter(worlds), None),
     )
@@ -478,11 +480,11 @@ def offsets_between_clocks(
             }
             settle(group.ranks, partial(_late_together, ends))
     between: dict[tuple[int, int], dict[bool, list[float]]] = {}
-    for each in messages:
-        pair = min(each.source, each.target), max(each.source, each.target)
-        ends_at = {each.source: each.sent.end, each.target: each.received.end}
+    for message in messages:
+        pair = min(message.source, message.target), max(message.source, message.target)
+        ends_at = {message.source: message.sent.end, message.target: message.received.end}
         ways = between.setdefault(pair, {})
-        ways.setdefault(each.source == pair[0], []).append(ends_at[pair[1]] - ends_at[pair[0]])
+        ways.setdefault(message.source == pair[0], []).append(ends_at[pair[1]] - ends_at[pair[0]])
     for pair, ways in sorted(between.items()):
         apart = float(np.mean([np.median(times) for times in ways.values()]))
         apart += moved[pair[1]] - moved[pair[0]]

@@ -37,7 +37,7 @@ class Outcome:
     @property
     def iteration_time(self) -> float:
         """Seconds, of the slowest rank."""
-        return max(each.total for each in self.breakdowns)
+        return max(breakdown.total for breakdown in self.breakdowns)
 
     @property
     def straggler(self) -> Straggler | None:
@@ -55,7 +55,7 @@ def replayed(job: Job) -> Times:
     schedule = replay_job(job, fold=False)
     rows = [schedule.tasks_of(rank) for rank in range(job.ranks)]
     times = schedule.arrive, schedule.begin, schedule.end
-    return Times(*(tuple(kind[each] for each in rows) for kind in times))
+    return Times(*(tuple(kind[row] for row in rows) for kind in times))
 
 
 def outcome_of(traced: TracedJob, times: Times, unchanged: Times | None = None) -> Outcome:
@@ -245,15 +245,15 @@ def bottleneck_of(
     breakdowns: Sequence[Breakdown], straggler: int | None, has_device: bool = True
 ) -> str:
     """Name the largest part of the time; `straggler` is whom others wait for most often."""
-    total = sum(each.total for each in breakdowns)
+    total = sum(breakdown.total for breakdown in breakdowns)
     if not total:
         return "Nothing takes time."
     time = {
-        name: sum(getattr(each, name) for each in breakdowns)
+        name: sum(getattr(breakdown, name) for breakdown in breakdowns)
         for name in ("compute", "exposed_communication", "waiting", "host")
     }
     name, share = largest_share(time, total)
-    loading = sum(each.data_loading for each in breakdowns) / total
+    loading = sum(breakdown.data_loading for breakdown in breakdowns) / total
     many = "the ranks'" if len(breakdowns) > 1 else "the"
     if name == "compute":
         return f"Computation: it takes {share:.0%} of {many} time."

@@ -171,7 +171,7 @@ def _written(
         waiting = Segment(begin - late, begin, lane, "begins later", "start")
         rows.start.append(rows.add(waiting, (0.0, 0.0, late), late, []))
     for segment in rank.segments.segments:
-        after = [each.row for each in segment.after]
+        after = [before.row for before in segment.after]
         arrive, end = segment.begin + rank.offset, segment.end + rank.offset
         own = parts.get(id(segment), [])
         if not own:

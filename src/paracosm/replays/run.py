@@ -95,11 +95,11 @@ def replay_traces(
     Raises:
         InputError: a trace cannot be used, or a what-if not be understood or applied.
     """
-    asked = [parse_change(text) for text in what_ifs]
-    designs: list[list[Change]] = [[], *([change] for change in asked)]
-    if len(asked) > 1:
-        designs.append(asked)
-    without: dict[str, list[NoEffectError]] = {change.text: [] for change in asked}
+    changes = [parse_change(text) for text in what_ifs]
+    designs: list[list[Change]] = [[], *([change] for change in changes)]
+    if len(changes) > 1:
+        designs.append(changes)
+    without: dict[str, list[NoEffectError]] = {change.text: [] for change in changes}
     first: TracedJob | None = None
     tasks, parts, met = 0, 0, False
     counted: list[int] = []
@@ -127,17 +127,17 @@ def replay_traces(
         met = met or any((rank.work == _COMMUNICATION).any() for rank in traced.ranks)
     assert first is not None
     for reasons in without.values():
-        if len(reasons) >= parts * (1 + (len(asked) > 1)):
+        if len(reasons) >= parts * (1 + (len(changes) > 1)):
             raise reasons[0]
     if alone and not met:
         raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
     as_traced = joined_outcomes(measured)
     if not as_traced.iteration_time:
         raise InputError(f"{paths[0]}: everything in the trace takes no time")
-    texts = ["unchanged", *(change.text for change in asked), "; ".join(what_ifs)]
+    texts = ["unchanged", *(change.text for change in changes), "; ".join(what_ifs)]
     unchanged, *scenarios = (
-        Scenario(text, joined_outcomes(each), played)
-        for text, each, played in zip(texts, outcomes, times, strict=False)
+        Scenario(text, joined_outcomes(outcome), played)
+        for text, outcome, played in zip(texts, outcomes, times, strict=False)
     )
     return Replays(
         traced=first,
@@ -146,8 +146,8 @@ def replay_traces(
         parts=parts,
         measured=as_traced,
         unchanged=unchanged,
-        scenarios=tuple(scenarios[: len(asked)]),
-        together=scenarios[-1] if len(asked) > 1 else None,
+        scenarios=tuple(scenarios[: len(changes)]),
+        together=scenarios[-1] if len(changes) > 1 else None,
         account=account,
     )
 
@@ -166,7 +166,7 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
         iteration_time=replays.measured.iteration_time,
         behind=replays.measured.behind,
         replayed=replace(_scenario(replays, replays.unchanged), error=replays.error),
-        what_ifs=[_scenario(replays, each) for each in replays.scenarios],
+        what_ifs=[_scenario(replays, scenario) for scenario in replays.scenarios],
         together=None if replays.together is None else _scenario(replays, replays.together),
         clocks_moved={str(rank): seconds for rank, seconds in traced.moved.items()},
         steps_left_out={str(step): why for step, why in sorted(replays.account.steps.items())},
@@ -204,8 +204,8 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
         if outcome.iteration_time
         else None,
         breakdown={
-            str(rank.rank): asdict(each)
-            for rank, each in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
+            str(rank.rank): asdict(breakdown)
+            for rank, breakdown in zip(replays.traced.ranks, outcome.breakdowns, strict=True)
         },
         straggler=None if outcome.straggler is None else asdict(outcome.straggler),
         bottleneck=bottleneck_of(

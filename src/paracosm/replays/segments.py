@@ -73,7 +73,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
     _number(trace, window, spans, device, threads)
-    segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
+    segments = [*device.segments, *(segment for thread in threads.values() for segment in thread)]
     main_segments = threads.get(window.thread, [])
     first_from = _Edges(main_segments).first_from
     return Segments(
@@ -139,10 +139,10 @@ def _holes(window: Window, overs: "list[HandOver]", thread: int) -> list[tuple[f
 
 def _hand_over(window: Window, overs: "list[HandOver]", threads: ByThread) -> None:
     """Order a backward pass after its start by the loop's thread, and the loop after its end."""
-    own = _Edges(threads.get(window.thread, []))
+    edges = _Edges(threads.get(window.thread, []))
     others = {thread: _Edges(segments) for thread, segments in threads.items()}
     for over in overs:
-        starts, goes_on = own.last_before(over.begin), own.first_from(over.end)
+        starts, goes_on = edges.last_before(over.begin), edges.first_from(over.end)
         for thread, end in over.to.items():
             first = others[thread].first_from(over.begin)
             last = others[thread].last_before(end)
@@ -195,7 +195,7 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
                 stack.pop()
                 continue
             needed = top.after if id(top) not in before else [*top.after, before[id(top)]]
-            missing = [each for each in needed if id(each) not in done]
+            missing = [segment for segment in needed if id(segment) not in done]
             if missing:
                 if not waiting.isdisjoint(map(id, missing)):
                     raise InputError(f"damaged: spans of {top.lane} wait for each other")

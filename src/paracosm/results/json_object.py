@@ -77,14 +77,14 @@ class JsonObject(Mapping[str, Any]):
             for name in _fields(cls)
             if name in found
         }
-        needed = (each.name for each in fields(cls) if each.default is MISSING)
+        needed = (field.name for field in fields(cls) if field.default is MISSING)
         return cls(**{**dict.fromkeys(needed), **known})
 
 
 @cache
 def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
     """Return the fields of a type by name, and whether None leaves each out."""
-    return {each.name: each.default is None for each in fields(kind) if each.init}
+    return {field.name: field.default is None for field in fields(kind) if field.init}
 
 
 _hints = cache(get_type_hints)
@@ -96,7 +96,9 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if kind is Any or (value is None and (not where or kind is float or NoneType in arguments)):
         return value
     if origin in (Union, UnionType):
-        return _typed(next(each for each in arguments if each is not NoneType), value, where)
+        return _typed(
+            next(argument for argument in arguments if argument is not NoneType), value, where
+        )
     if origin is Sequence and isinstance(value, list | tuple):
         return [_typed(arguments[0], each, where) for each in value]
     if isinstance(value, Mapping):

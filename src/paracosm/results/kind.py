@@ -211,7 +211,9 @@ class Kind:
         for answer in self.answers:
             if name in (answer.summary.kind, None):
                 return answer
-        raise unknown("kind of summary", str(name), [each.summary.kind for each in self.answers])
+        raise unknown(
+            "kind of summary", str(name), [answer.summary.kind for answer in self.answers]
+        )
 
 
 def imported(place: str) -> Any:

@@ -176,18 +176,18 @@ class JoinedChains(NamedTuple):
 
 
 def join_chains(chains: Sequence[Chains]) -> JoinedChains:
-    counts = [np.diff(each.offsets) for each in chains]
+    counts = [np.diff(chain.offsets) for chain in chains]
     return JoinedChains(
-        chains_before=offsets_of(len(each) for each in chains),
-        rows_before=offsets_of(len(each.rows) for each in chains),
-        rows=np.concatenate([each.rows for each in chains]),
-        first=np.concatenate([each.first for each in chains]),
-        of_lane=np.array([each.of_lane for each in chains]),
-        kind=np.concatenate([each.kind for each in chains]),
-        role=np.concatenate([each.role for each in chains]),
-        ordinal=np.concatenate([each.ordinal for each in chains]),
+        chains_before=offsets_of(len(chain) for chain in chains),
+        rows_before=offsets_of(len(chain.rows) for chain in chains),
+        rows=np.concatenate([chain.rows for chain in chains]),
+        first=np.concatenate([chain.first for chain in chains]),
+        of_lane=np.array([chain.of_lane for chain in chains]),
+        kind=np.concatenate([chain.kind for chain in chains]),
+        role=np.concatenate([chain.role for chain in chains]),
+        ordinal=np.concatenate([chain.ordinal for chain in chains]),
         offsets=offsets_of(np.concatenate(counts)),
-        dependencies=np.concatenate([each.dependencies for each in chains]),
+        dependencies=np.concatenate([chain.dependencies for chain in chains]),
     )
 
 

@@ -414,7 +414,7 @@ def _busy(plan: Any, names: Sequence[str], cluster: Cluster, end: int) -> BusyTi
 
     def of_node(node: str, way: str) -> float:
         ports = (ports_of(node, outer) for outer in (False, True))
-        return max(by_port.get(f"{each}.{way}", 0.0) for each in ports)
+        return max(by_port.get(f"{port}.{way}", 0.0) for port in ports)
 
     computed = plan.workers["computed"] - np.maximum(0, plan.workers["until"] - end)
     found = dict.fromkeys(cluster.servers, 0.0)

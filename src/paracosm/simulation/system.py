@@ -96,7 +96,7 @@ class Routes:
         """Return all numbers that distinguish the routes of workers, (W, ...)."""
         capacity = np.append(self.capacity, np.inf)[self.hops]
         numbers = (self.bandwidth, self.held, self.latency, *np.moveaxis(capacity, -1, 0))
-        return np.column_stack([each[way] for each in numbers for way in (DOWN, UP)])
+        return np.column_stack([number[way] for number in numbers for way in (DOWN, UP)])
 
     def stations(self) -> list[tuple[int, ...]]:
         """Return the stations of every way, by direction, worker and server."""

@@ -157,10 +157,10 @@ def overlap(
     By default: how much of its communication a node hides behind its computation.
     """
     by_resource, none = _by_resource(timeline, until), np.empty((2, 0))
-    others, found = [each for each in others if each != first], {}
+    others, found = [other for other in others if other != first], {}
     for node in dict.fromkeys(node for node, _ in by_resource):
         own = by_resource.get((node, first), none)
-        rest = np.hstack([none, *(by_resource.get((node, each), none) for each in others)])
+        rest = np.hstack([none, *(by_resource.get((node, other), none) for other in others)])
         found[node] = covered(*own) + covered(*rest) - covered(*np.hstack([own, rest]))
     return found
 

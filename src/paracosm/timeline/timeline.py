@@ -82,10 +82,10 @@ class _Columns:
         return len(next(iter(vars(self).values())).codes)
 
     def __getitem__(self, rows: Any) -> Self:
-        return type(self)(*(each[rows] for each in vars(self).values()))
+        return type(self)(*(var[rows] for var in vars(self).values()))
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
-        return zip(*(each.tolist() for each in vars(self).values()), strict=True)
+        return zip(*(var.tolist() for var in vars(self).values()), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,12 +290,12 @@ class _Rows:
         if not chosen.any():
             return
         columns: list[NDArray[Any]] = []
-        for words, each in zip(self._words, labels, strict=True):
-            if isinstance(each, str):
-                columns.append(column(words.setdefault(each, len(words))))
+        for words, label in zip(self._words, labels, strict=True):
+            if isinstance(label, str):
+                columns.append(column(words.setdefault(label, len(words))))
             else:
-                columns.append(_recoded(words, column(each.codes), each.words))
-        self._add([*columns, *(column(each) for each in numbers)])
+                columns.append(_recoded(words, column(label.codes), label.words))
+        self._add([*columns, *(column(number) for number in numbers)])
 
     def _take_pending(self) -> None:
         if not self.pending:

@@ -164,11 +164,11 @@ class OnOff:
     off: Distribution  # how long it is away
 
     def __post_init__(self) -> None:
-        for name, each in (("there", self.on), ("away", self.off)):
-            if not 0 < each.mean() < inf or each.in_order:
+        for name, distribution in (("there", self.on), ("away", self.off)):
+            if not 0 < distribution.mean() < inf or distribution.in_order:
                 raise InputError(
                     f"availability: the time that clients are {name} must be a distribution with "
-                    f"a finite mean above 0, not a recording, got {each}"
+                    f"a finite mean above 0, not a recording, got {distribution}"
                 )
         on, off = self.on.mean(), self.off.mean()
         if on + off < _SHORTEST or on / (on + off) < _RAREST:
@@ -242,7 +242,9 @@ class Turns:
         self._turns = turns
         self._seed = seed
         uniform = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
-        self._lengths = [each.from_uniform(uniform) for each in (turns.off, turns.on)]
+        self._lengths = [
+            distribution.from_uniform(uniform) for distribution in (turns.off, turns.on)
+        ]
         self._longer = [np.cumsum(lengths) for lengths in self._lengths]
         self._share = turns.on.mean() / (turns.on.mean() + turns.off.mean())
         self._clients: dict[int, _Turn] = {}

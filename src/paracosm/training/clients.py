@@ -68,7 +68,7 @@ class Clients:
         self._rng = generator(seed, TrainingStream.PICKS)
         columns = (config.client_speed, config.client_uplink, config.client_downlink)
         speed, uplink, downlink = (
-            None if each is None else each.values(count, seed) for each in columns
+            None if column is None else column.values(count, seed) for column in columns
         )
         self._speed: Floats | None = speed
         self.uplink: Floats | None = uplink

@@ -252,7 +252,7 @@ def parse_schedule(text: str) -> Schedule:
     if name != "step" and name not in _DECAYS:
         raise unknown("learning-rate schedule", name, (*_DECAYS, "step"))
     kind = _DECAYS.get(name, Step)
-    known = [each.name for each in fields(kind) if each.default is not MISSING]
+    known = [field.name for field in fields(kind) if field.default is not MISSING]
     values = {key: _number(name, key, text) for key, text in bind(name, (), named, known).items()}
     if name == "step":
         milestones = tuple(_number(name, "a milestone", each) for each in positional)
@@ -285,9 +285,9 @@ def _number(name: str, key: str, text: str) -> float:
 
 def _written(schedule: Schedule, positional: tuple[float, ...]) -> str:
     named = [
-        f"{each.name}={format_number(getattr(schedule, each.name))}"
-        for each in fields(schedule)
-        if each.default is not MISSING and getattr(schedule, each.name) != each.default
+        f"{field.name}={format_number(getattr(schedule, field.name))}"
+        for field in fields(schedule)
+        if field.default is not MISSING and getattr(schedule, field.name) != field.default
     ]
     inside = ", ".join([*map(format_number, positional), *named])
     return f"{schedule.name}({inside})" if inside else schedule.name

@@ -219,7 +219,7 @@ class RunRecord:
     def released(self, contributions: Sequence[Contribution]) -> None:
         """Count the privacy loss of an update of any part of the parameters."""
         if self.accountant is not None and not self._counts_sent:
-            self.accountant.count([each.gradient.draws for each in contributions])
+            self.accountant.count([contribution.gradient.draws for contribution in contributions])
 
     def sent(self, gradient: Gradient) -> None:
         """Count the privacy loss of a message, where it counts before any update."""

@@ -149,9 +149,9 @@ class AllReduces:
         """Remove a worker, and return its lost contribution."""
         self._entries.pop(worker, None)
         lost = None
-        for each in self._open:
-            each.ends.pop(worker, None)
-            lost = each.brought.pop(worker, lost)
+        for all_reduce in self._open:
+            all_reduce.ends.pop(worker, None)
+            lost = all_reduce.brought.pop(worker, lost)
         self._begun[worker] = 0
         if self._elastic:
             self._members.pop(worker, None)
@@ -345,7 +345,7 @@ class RunState:
         else:
             updates = brought[0].read_version
             self.bytes_sent += self.compression.all_reduce_bytes(part, ranks, updates)
-            self.compression.reduce([each.payload for each in brought])
+            self.compression.reduce([contribution.payload for contribution in brought])
         combine(brought)
 
     def server_finished(self) -> None:

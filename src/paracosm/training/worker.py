@@ -398,7 +398,7 @@ class TrainingWorker(Worker):
         def average(contributions: Sequence[Contribution]) -> None:
             combine(contributions)
             for contribution in contributions:
-                contribution.second = [each.gradient for each in contributions]
+                contribution.second = [contribution.gradient for contribution in contributions]
 
         mine = Contribution(self._last, payload, None, self._versions[0], store)
         await self._state.all_reduces.begin(self.name, 0, mine, average)
@@ -410,7 +410,7 @@ class TrainingWorker(Worker):
         """Return the mean of all workers' vectors of the form of the parameters; no update."""
 
         def average(contributions: Sequence[Contribution]) -> None:
-            mean = sum(each.value for each in contributions) / len(contributions)
+            mean = sum(contribution.value for contribution in contributions) / len(contributions)
             for contribution in contributions:
                 contribution.second = mean
 

@@ -15,18 +15,21 @@ SAILOR = Path(__file__).parents[2] / "data" / "sailor"
 def test_plans_beside_what_they_took() -> None:
     folder = read_folder(SAILOR)
     errors = {
-        each.plan.name: each.iteration / each.measured.iteration - 1 for each in folder.comparisons
+        comparison.plan.name: comparison.iteration / comparison.measured.iteration - 1
+        for comparison in folder.comparisons
     }
     assert list(errors) == ["plan_config_N4_D1", "plan_config_N8_D2", "plan_config_N8_D4"]
     assert max(map(abs, errors.values())) < 0.15
-    assert {(each.cluster, each.model) for each in folder.comparisons} == {("clariden", "OPT-350")}
+    assert {(comparison.cluster, comparison.model) for comparison in folder.comparisons} == {
+        ("clariden", "OPT-350")
+    }
     (reason,) = folder.left_out.values()
     assert reason == 'profiles_tmp.json: OPT-350: GH-96: unknown micro-batch "4": choose from 1, 8'
-    for each in folder.comparisons:
-        assert each.measured.memory is not None
-        assert abs(each.memory / each.measured.memory - 1) < 0.07
-        assert each.overlapped is not None
-        assert each.overlapped < each.iteration
+    for comparison in folder.comparisons:
+        assert comparison.measured.memory is not None
+        assert abs(comparison.memory / comparison.measured.memory - 1) < 0.07
+        assert comparison.overlapped is not None
+        assert comparison.overlapped < comparison.iteration
 
 
 def test_sailor_says_what_its_simulator_says() -> None:
@@ -36,12 +39,12 @@ def test_sailor_says_what_its_simulator_says() -> None:
         "plan_config_N8_D2": (2.3001, 0.0056394, 23.9133e9),
         "plan_config_N8_D4": (2.2045, 0.0144584, 25.5933e9),
     }
-    for each in read_folder(SAILOR).comparisons:
-        iteration, all_reduce, memory = said[each.plan.name]
-        assert each.sailor is not None
-        assert each.sailor.iteration == pytest.approx(iteration, rel=1e-4)
-        assert each.sailor.all_reduce == pytest.approx(all_reduce, rel=1e-4)
-        assert each.sailor.memory == pytest.approx(memory, rel=1e-4)
+    for comparison in read_folder(SAILOR).comparisons:
+        iteration, all_reduce, memory = said[comparison.plan.name]
+        assert comparison.sailor is not None
+        assert comparison.sailor.iteration == pytest.approx(iteration, rel=1e-4)
+        assert comparison.sailor.all_reduce == pytest.approx(all_reduce, rel=1e-4)
+        assert comparison.sailor.memory == pytest.approx(memory, rel=1e-4)
 
 
 def test_all_reduce_is_that_of_the_largest_stage() -> None:
@@ -58,7 +61,7 @@ def test_what_only_sailor_needs_may_be_missing(tmp_path: Path) -> None:
     del content["us-central1-a"]["GH-96"]["1"]  # of its all-reduces, which the first has none of
     path.write_text(json.dumps(content))
     comparisons = read_folder(tmp_path).comparisons
-    assert [each.sailor is None for each in comparisons] == [False, True, True]
+    assert [comparison.sailor is None for comparison in comparisons] == [False, True, True]
 
 
 def test_bandwidths_of_gpus_of_one_kind_complete_the_others(tmp_path: Path) -> None:
@@ -66,8 +69,8 @@ def test_bandwidths_of_gpus_of_one_kind_complete_the_others(tmp_path: Path) -> N
     providers = tmp_path / "providers"
     (providers / "multizone_bandwidths_het.json").rename(providers / "multizone_bandwidths.json")
     (providers / "multizone_bandwidths_het.json").write_text('{"us-central1-a": {"H100": {}}}')
-    whole = [each.iteration for each in read_folder(SAILOR).comparisons]
-    assert [each.iteration for each in read_folder(tmp_path).comparisons] == whole
+    whole = [comparison.iteration for comparison in read_folder(SAILOR).comparisons]
+    assert [comparison.iteration for comparison in read_folder(tmp_path).comparisons] == whole
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def coalesced_all_reduce(world: int) -> list[Any]:
 def coalesced_all_gather(world: int) -> list[Any]:
     outputs = [[torch.zeros(3), torch.zeros(2, 2)] for _ in range(world)]
     dist.all_gather_coalesced(outputs, [_data((3,)), _data((2, 2))])
-    return [tensor for each in outputs for tensor in each]
+    return [tensor for output in outputs for tensor in output]
 
 
 def coalesced_reduce_scatter(world: int) -> list[Any]:

@@ -17,7 +17,7 @@ from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 
 def op(name: str, *tensors: tuple[tuple[int, ...], str]) -> Op:
-    return Op(name, encode_arguments([TensorArgument(*each) for each in tensors], {}), 0, 8, 8)
+    return Op(name, encode_arguments([TensorArgument(*tensor) for tensor in tensors], {}), 0, 8, 8)
 
 
 def lookup(rows: int, *shape: int) -> Op:

@@ -85,7 +85,7 @@ def test_checkpointing_frees_and_costs_what_the_recording_without_it_says(
     assert use.verdict == "does not fit"
     durations = device_durations(recording, find_hardware("h100-sxm"))
     changes = savings(recording, use, durations.seconds, lambda call: 0.0)
-    (saving,) = (each for each in changes if "checkpointing of the 4 blocks" in each.change)
+    (saving,) = (change for change in changes if "checkpointing of the 4 blocks" in change.change)
     known = summary(again)
     assert use.allocated - saving.freed == pytest.approx(known["memory"]["allocated"], rel=0.03)
     assert saving.seconds is not None

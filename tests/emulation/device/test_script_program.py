@@ -48,7 +48,7 @@ def play(
 ) -> tuple[ScriptJob, JobSchedule]:
     script = script_job(
         recordings,
-        [durations(each) for each in recordings],
+        [durations(recording) for recording in recordings],
         switch(world, 0, LINK),
         host=host,
         slowdown=slowdown,

@@ -179,7 +179,7 @@ def test_a_script_on_a_cpu_is_recorded_as_it_runs_there(on_cpu: Path) -> None:
     made = recorded(on_cpu)
     iteration = iterations_of(made)[-1]
     ops = [made.ops[code] for code in iteration.code[iteration.kind == OP].tolist()]
-    found = Counter(work_of(each)[:2] for each in ops)
+    found = Counter(work_of(op)[:2] for op in ops)
     model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 

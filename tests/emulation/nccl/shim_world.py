@@ -130,7 +130,7 @@ class ShimWorld:
         return self._read.more()
 
     def collectives(self) -> list[Collective]:
-        return [each for each in self.records() if isinstance(each, Collective)]
+        return [record for record in self.records() if isinstance(record, Collective)]
 
 
 def data_of(array: Any) -> ctypes.c_void_p:

@@ -139,7 +139,7 @@ def test_a_destroyed_communicator_leaves_what_is_launched(world: Worlds) -> None
     made.check(made.shim.ncclCommFinalize(comm))
     made.check(made.shim.ncclCommDestroy(comm))
     made.run()
-    assert [each.done for each in made.collectives()] == [pytest.approx(1000.004)]
+    assert [collective.done for collective in made.collectives()] == [pytest.approx(1000.004)]
 
 
 def test_an_error_of_the_device_stays_with_the_communicator(
@@ -201,7 +201,7 @@ def test_more_sizes_than_the_table_has_room_for(world: Worlds) -> None:
     for size in range(1, 5000, 1):
         made.check(made.all_reduce(comm, stream, array[:size], AVG))
         made.run()
-    lasted = np.array([each.done - each.begun for each in made.collectives()])
+    lasted = np.array([collective.done - collective.begun for collective in made.collectives()])
     assert lasted == pytest.approx(np.arange(1, 5000) * 1e-9, abs=1e-12)
 
 

@@ -28,7 +28,7 @@ def zeros(size: int) -> Any:
 
 
 def durations(world: ShimWorld) -> list[tuple[float, float]]:
-    return [(each.begun, each.done) for each in world.collectives()]
+    return [(collective.begun, collective.done) for collective in world.collectives()]
 
 
 def test_an_all_reduce_takes_what_a_ring_does(world: Worlds) -> None:
@@ -70,7 +70,7 @@ def test_streams_share_the_link_of_the_rank(world: Worlds, sharing: str, ends: l
     made.check(made.all_reduce(comm, made.stream(busy=late), zeros(1_000_000)))
     made.check(made.all_reduce(comm, made.stream(), zeros(3_000_000)))
     made.run()
-    done = sorted(each.done for each in made.collectives())
+    done = sorted(collective.done for collective in made.collectives())
     assert done == pytest.approx(1000 + np.array(ends), abs=PRECISE)
 
 
@@ -130,9 +130,9 @@ def test_late_peers_come_later(world: Worlds) -> None:
     for _ in range(2):
         made.check(made.all_reduce(comm, stream, zeros(1_000_000)))
     made.run()
-    for each in made.collectives():
-        assert each.entered - each.asked == pytest.approx(50e-6, abs=PRECISE)
-        assert each.done - each.asked == pytest.approx(1.05e-3, abs=PRECISE)
+    for collective in made.collectives():
+        assert collective.entered - collective.asked == pytest.approx(50e-6, abs=PRECISE)
+        assert collective.done - collective.asked == pytest.approx(1.05e-3, abs=PRECISE)
 
 
 def test_waits_of_the_script_are_recorded(world: Worlds) -> None:
@@ -144,7 +144,7 @@ def test_waits_of_the_script_are_recorded(world: Worlds) -> None:
     made.device.fake_wait(script, over)
     made.shim.paracosm_wait_ends(wait, script)
     made.run()
-    (found,) = [each for each in made.records() if isinstance(each, Wait)]
+    (found,) = [record for record in made.records() if isinstance(record, Wait)]
     assert (found.begin, found.end) == pytest.approx((1000.00025, 1000.001), abs=PRECISE)
 
 
@@ -222,5 +222,5 @@ def test_links_are_those_of_backend_mode(
         at = 1000 + busy
         spans.append(ports.ask(number, number, 1, at, at, cost))
     made.run()
-    found = sorted(each.done for each in made.collectives())
+    found = sorted(collective.done for collective in made.collectives())
     assert found == pytest.approx(sorted(span.done for span in spans), abs=1e-8)

@@ -149,6 +149,29 @@ def test_fsdp1_shards_within_a_machine(tmp_path: Path, mode: str, device: str) -
 
 
 @pytest.mark.slow
+def test_attention_is_sharded_on_the_cpu_as_on_a_gpu(tmp_path: Path) -> None:
+    lines = (
+        "from torch.distributed.device_mesh import init_device_mesh",
+        "from torch.distributed.tensor import Shard, distribute_tensor",
+        "from torch.nn.functional import scaled_dot_product_attention as attend",
+        "dist.init_process_group('nccl')",
+        "mesh = init_device_mesh('cuda', (4,))",
+        "whole = [torch.randn(4, 4, 6, 8, device='cuda', requires_grad=True) for _ in range(3)]",
+        "found = attend(*whole, is_causal=True)",
+        "found.sum().backward()",
+        "for of in (0, 1):",  # examples, heads
+        "    parts = [distribute_tensor(part.detach(), mesh, [Shard(of)]) for part in whole]",
+        "    output = attend(*(part.requires_grad_() for part in parts), is_causal=True)",
+        "    output.sum().backward()",
+        "    torch.testing.assert_close(output.to_local(), found.narrow(of, 0, 1))",
+        "    for part, all in zip(parts, whole):",
+        "        torch.testing.assert_close(part.grad.to_local(), all.grad.narrow(of, 0, 1))",
+    )
+    found, said = emulate(written(tmp_path, *lines))
+    assert found["exit_code"] == 0, said
+
+
+@pytest.mark.slow
 def test_a_script_that_ends_before_it_trains_is_not_emulated(tmp_path: Path) -> None:
     lines = ("dist.init_process_group()", "dist.barrier()", "print('no data: ending')")
     found, _ = emulate(written(tmp_path, *lines))

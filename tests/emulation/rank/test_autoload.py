@@ -21,7 +21,7 @@ DDP = str(SCRIPTS / "ddp.py")
 
 
 def test_pytorch_finds_it() -> None:
-    found = [each for each in entry_points(group="torch.backends") if each.name == "paracosm"]
+    found = [point for point in entry_points(group="torch.backends") if point.name == "paracosm"]
     assert [each.load() for each in found] == [autoload.autoload]
 
 

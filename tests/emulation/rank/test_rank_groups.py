@@ -25,6 +25,10 @@ def ends(backend=None, **options):
     assert not dist.is_initialized()
     return found
 
+try:
+    dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+except NotImplementedError as error:
+    print(error)
 print(ends())
 print(ends("nccl"))
 print(ends("mpi"))
@@ -40,6 +44,13 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 
+dist.init_process_group("gloo", device_id=torch.device("cpu"))
+try:
+    dist.split_group(split_ranks=[[4, 5]])
+except RuntimeError as error:
+    print(error)
+dist.destroy_process_group()
+
 dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
 print(dist.get_backend_config())
 mine = dist.new_group([1, 5, 6])
@@ -48,11 +59,12 @@ print(dist.new_group([0, 1]) == dist.GroupMember.NON_GROUP_MEMBER)
 print(dist.new_group([0, 1], use_local_synchronization=True))
 local = dist.new_group([5, 7], backend="gloo", use_local_synchronization=True)
 print(dist.get_backend(local), dist.get_world_size(local))
-print(dist.get_process_group_ranks(dist.split_group(split_ranks=[[0, 1, 2, 3], [4, 5, 6, 7]])))
+half = dist.split_group(split_ranks=[[0, 1, 2, 3], [4, 5, 6, 7]])
+print(dist.get_process_group_ranks(half), dist.get_rank(half), dist.get_backend(half))
 print(dist.get_process_group_ranks(dist.split_group(mine, [[0], [1, 2]])))
 print(dist.split_group(mine, [[0]]))
 print(dist.get_process_group_ranks(dist.new_subgroups(group_size=2)[0]))
-for group in (None, mine, local):
+for group in (None, mine, local, half):
     data = torch.ones(1)
     dist.all_reduce(data, group=group)
     dist.barrier(group, device_ids=[0])
@@ -69,6 +81,8 @@ except dist.DistStoreError:
 """
 
 PRINTED = """
+ProcessGroupGloo (init_process_group and new_group make emulated groups) at train.py:16: not \
+supported in backend mode
 ('undefined', 5, 8)
 ('nccl', 5, 8)
 ('mpi', 5, 8)
@@ -78,18 +92,20 @@ PRINTED = """
 ('gloo', 5, 8)
 ('gloo', 5, 8)
 AssertionError Unknown backend type glo
+No device associated with the default pg, not safe to split any process groups
 cuda:nccl
 [1, 5, 6] 1 nccl
 True
 None
 gloo 2
-[4, 5, 6, 7]
+[4, 5, 6, 7] 1 nccl
 [5, 6]
 None
 [4, 5]
 8
 3
 2
+4
 0 (1, 0, 1)
 4
 nobody sets it

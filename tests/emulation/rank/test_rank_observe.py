@@ -157,10 +157,10 @@ def test_each_wait_is_recorded_once(run_rank: Run, tmp_path: Path) -> None:
     ran = run_rank(str(script), mode="wire", world_size=1)
     assert ran.exit_code == 0, ran.err
     waits, iterations = ran.of(Wait), ran.of(Iteration)
-    assert [each.number for each in iterations] == list(range(11))
+    assert [iteration.number for iteration in iterations] == list(range(11))
     assert all(b.cpu >= a.cpu for a, b in itertools.pairwise(iterations))
     assert 50e6 < iterations[0].peak_memory < 50e9
-    edges = [float("-inf"), *(each.end for each in iterations)]
+    edges = [float("-inf"), *(iteration.end for iteration in iterations)]
     counts = [
         sum(begin < wait.end <= end for wait in waits) for begin, end in itertools.pairwise(edges)
     ]

@@ -153,7 +153,7 @@ def test_a_script_ends(
     ran = run_rank(script, *arguments, world_size=world, rank=rank, latency="20us")
     assert ran.exit_code == 0, ran.err
     assert len(ran.of(Iteration)) >= 3
-    assert {each.rank for each in ran.records} == {rank}
+    assert {record.rank for record in ran.records} == {rank}
     assert not ran.of(Note)
     assert all(each.done >= each.begun >= each.asked for each in ran.of(Collective))
 

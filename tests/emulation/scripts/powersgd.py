@@ -26,7 +26,7 @@ def main() -> None:
             optimizer.zero_grad()
             model(torch.randn(16, 64)).square().mean().backward()
             optimizer.step()
-        assert all(torch.isfinite(each).all() for each in model.parameters())
+        assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
         # PyTorch frees the hook's closures on gloo's own thread, and aborts, without Paracosm too,
         # if they are then the last to hold the group, or if the interpreter ends meanwhile.
         time.sleep(0.05)

@@ -49,8 +49,8 @@ def test_the_work_of_a_training_step_is_that_of_its_formulas() -> None:
     # The gradient of the images is in the graph, and nobody needs it: TensorFlow prunes it.
     assert [each[2] for each in found if each[0] == "tensorflow.MatMul"] == [product] * 3
     updates = [each for each in found if each[0] == "tensorflow.ApplyGradientDescent"]
-    assert sum(each[2] for each in updates) == 2 * (216 + 8 + 16 + 5120 + 10)
-    assert {each[1] for each in updates} == {"optimizer"}
+    assert sum(update[2] for update in updates) == 2 * (216 + 8 + 16 + 5120 + 10)
+    assert {update[1] for update in updates} == {"optimizer"}
     assert graph.resident == {"parameters": 21_480, "optimizer": 0, "inputs": 24_608}
     assert graph.provenance["examples"] == 8
     assert {"conv1", "fc", "bn"} <= set(graph.names)

@@ -20,7 +20,7 @@ FREE = Link()
 def mixed(devices: str, link: Link = FREE) -> Cluster:
     """Return workers of the device "new" for every n, of "old" for every o."""
     names = {"n": "new", "o": "old"}
-    return assemble([Node("", device=names[each]) for each in devices], [], Switch(link))
+    return assemble([Node("", device=names[device]) for device in devices], [], Switch(link))
 
 
 def replica() -> Replica:

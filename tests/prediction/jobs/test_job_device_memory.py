@@ -35,13 +35,13 @@ def memory_of(
 
 
 def line(memory: DeviceMemory, what: str) -> int:
-    return next((each.bytes for each in memory.lines if each.what == what), 0)
+    return next((line.bytes for line in memory.lines if line.what == what), 0)
 
 
 def test_lines_add_up_and_each_has_its_source() -> None:
     memory = memory_of(LLAMA, "fsdp, dp=8, recompute=selective", 1)
-    assert sum(each.bytes for each in memory.lines) == memory.total
-    assert all(each.source for each in memory.lines)
+    assert sum(line.bytes for line in memory.lines) == memory.total
+    assert all(line.source for line in memory.lines)
     assert memory.allocated <= memory.reserved <= memory.total
     assert (memory.verdict, memory.sentence) == ("fits", "")
 
@@ -120,4 +120,4 @@ def test_tight_and_too_small_are_told_apart() -> None:
 
 def test_a_tpu_has_neither_context_nor_segments() -> None:
     memory = memory_of(replace(LLAMA, layers=4), "fsdp, dp=8", 1, "tpu-v5p")
-    assert memory.total == memory.allocated == sum(each.bytes for each in memory.lines)
+    assert memory.total == memory.allocated == sum(line.bytes for line in memory.lines)

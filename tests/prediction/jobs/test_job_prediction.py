@@ -188,8 +188,8 @@ def test_asynchronous_workers_are_counted_by_the_iteration() -> None:
     assert job.examples == 8
     assert job.iteration_time == pytest.approx(4 * MS)
     assert job.efficiency == pytest.approx(1)
-    servers = [each for each in job.equal_ranks if not each.is_worker]
-    assert [each.label for each in servers] == ["server0"]
+    servers = [equal_rank for equal_rank in job.equal_ranks if not equal_rank.is_worker]
+    assert [server.label for server in servers] == ["server0"]
     ((_, usual),) = strategies_by_workers("ps-async", (2,))
     assert usual.iterations > 1
 
@@ -198,7 +198,7 @@ def test_servers_that_differ_by_a_byte_are_alike() -> None:
     # 40,000 bytes of gradients between three servers: one has a byte more.
     strategy = parse_strategy("ps, dp=2, servers=3, first_bucket=1TB")
     job = predict_job(replica([1] * 40), star(2, 3, Link(bandwidth=1e9)), strategy)
-    assert [(each.label, len(each.ranks)) for each in job.equal_ranks] == [
+    assert [(equal_rank.label, len(equal_rank.ranks)) for equal_rank in job.equal_ranks] == [
         ("worker0", 2),
         ("server0", 3),
     ]
@@ -253,4 +253,4 @@ def test_the_parts_of_every_rank_add_up_whatever_the_strategy(text: str, launch:
         assert min(parts.values()) >= 0
         assert sum(round(time * 1e12) for time in parts.values()) == whole
     assert sum(job.parts.values()) == pytest.approx(job.iteration_time)
-    assert sum(len(each.ranks) for each in job.equal_ranks) == job.schedule.job.ranks
+    assert sum(len(equal_rank.ranks) for equal_rank in job.equal_ranks) == job.schedule.job.ranks

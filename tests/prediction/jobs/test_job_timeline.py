@@ -18,7 +18,7 @@ from paracosm.timeline.perfetto import write_trace
 def test_waiting_and_the_operation_are_two_spans() -> None:
     schedule = replay_job(data_parallel(10, 3, (1.0, 0.5)))
     spans = list(job_timeline(schedule, (0, 1)).spans)
-    assert [(each[0], each[1], each[2]) for each in spans] == [
+    assert [(span[0], span[1], span[2]) for span in spans] == [
         ("worker0", "compute", "step"),
         ("worker0", "communication", "wait: all-reduce"),
         ("worker0", "communication", "all-reduce"),
@@ -37,7 +37,7 @@ def test_messages_between_shown_ranks_are_arrows(tmp_path: Path) -> None:
     write_trace(both, tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["ph"] for event in events if event["ph"] in "sf"].count("f") == 4
-    memory = [each[3] for each in both.counters if each[0] == "worker1"]
+    memory = [counter[3] for counter in both.counters if counter[0] == "worker1"]
     assert memory == [2000, 2100, 2200]
     alone = job_timeline(schedule, (1,))
     assert {span[0] for span in alone.spans} == {"worker1"}
@@ -47,7 +47,9 @@ def test_messages_between_shown_ranks_are_arrows(tmp_path: Path) -> None:
 def test_the_message_of_a_receive_begins_when_it_is_sent() -> None:
     schedule = replay_job(two_stages(1, forward=1, backward=2, transfer=0.5))
     receives = [span for span in job_timeline(schedule, (1,)).spans if span[1] == "receive"]
-    assert [(each[2], round(each[3] / MS, 6), round(each[4] / MS, 6)) for each in receives] == [
+    assert [
+        (receive[2], round(receive[3] / MS, 6), round(receive[4] / MS, 6)) for receive in receives
+    ] == [
         ("wait: receive forward", 0, 1),
         ("receive forward", 1, 1.5),
     ]

@@ -73,7 +73,7 @@ def test_equal_steps_stay_in_lock_step_and_others_do_not(modules: Any) -> None:
     jobs, lockstep = modules("measured_jobs"), modules("lockstep")
     (job, *_) = jobs.measured_jobs(None, 60)
     ends = (np.arange(1.0, 11) * 3,) * 3
-    run = jobs.Run(3, 30.0, 0.0, tuple(each - 3 for each in ends), ends)
+    run = jobs.Run(3, 30.0, 0.0, tuple(end - 3 for end in ends), ends)
     found = {each.variant: each for each in lockstep.ablate(replace(job, runs=[run]), 6)}
     same, base = found["all steps the same"], found["as profiled"]
     assert same.coherences == pytest.approx(1.0)
@@ -124,7 +124,7 @@ def test_the_command_works_on_what_is_in_the_repository(tmp_path: Path) -> None:
     assert text.count("<!-- results:") == 2
     assert "## A run of our own" in text
     findings = json.loads((tmp_path / "out" / "findings.json").read_text(encoding="utf-8"))
-    held = {each["where"] for each in findings if each["holds"]}
+    held = {finding["where"] for finding in findings if finding["holds"]}
     assert {"Figure 12", "Figure 18", "Figure 22", "Figure 23", "Figure 25"} <= held
     trace = tmp_path / "out" / "trace.json.gz"
     assert trace.read_bytes().startswith(b"\x1f\x8b")

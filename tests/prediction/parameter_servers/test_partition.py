@@ -32,7 +32,7 @@ def without_variables() -> JobProfile:
         server=np.zeros(ops, np.int64),
         size=np.array([100, 70, 100, 0, 100, 70, 100, 0, 0, 0]),
         first_dependency=np.cumsum([0, *map(len, waits)]),
-        dependencies=np.array([op for each in waits for op in each], np.int64),
+        dependencies=np.array([op for wait in waits for op in wait], np.int64),
         begin=np.zeros((1, ops)),
         end=np.ones((1, ops)),
         step_begin=np.zeros(1),

@@ -41,7 +41,7 @@ def streams_of(
 
 
 def ends(streams: Streams, **model: float) -> list[float]:
-    return [round(float(each), 9) for each in stream_ends(streams, StreamModel(**model))]
+    return [round(float(end), 9) for end in stream_ends(streams, StreamModel(**model))]
 
 
 def test_streams_larger_than_the_window_end_in_a_second_round() -> None:

@@ -69,7 +69,7 @@ def test_coherence_of_two_workers() -> None:
     begin = np.arange(0.0, 20, 2)
     for lead, expected in ((0.0, 1.0), (0.5, np.sqrt(0.5)), (1.0, 0.0)):
         begins = [begin, begin + lead]
-        found = coherence(begins, [each + 2 for each in begins], np.array([5.0, 8.5]))
+        found = coherence(begins, [begin_ + 2 for begin_ in begins], np.array([5.0, 8.5]))
         assert found == pytest.approx(expected)
 
 

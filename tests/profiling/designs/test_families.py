@@ -131,8 +131,8 @@ def optimizer(made: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Program:
         parameters: list[Tensor] = [torch.nn.Parameter(leaf(*shape)) for _ in range(tensors)]
         steps = made(parameters)
         for _ in range(2):
-            for each in parameters:
-                each.grad = torch.empty(shape)
+            for parameter in parameters:
+                parameter.grad = torch.empty(shape)
             steps.step()
 
     return program

@@ -73,4 +73,4 @@ def launch(begin: float, number: int) -> Event:
 
 
 def without(events: list[Event], word: str) -> list[Event]:
-    return [each for each in events if word not in each["name"]]
+    return [event for event in events if word not in event["name"]]

@@ -200,7 +200,7 @@ def test_recorded_steps(name: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "trace.json", model, **how)
     profile = job_profile_of_trace(path)
     parameters = trained(model)
-    size = sum(each.numel() * each.element_size() for each in parameters.values())
+    size = sum(parameter.numel() * parameter.element_size() for parameter in parameters.values())
     assert moved(profile, DOWNLINK) == moved(profile, UPLINK) == size
     truth = annotations(path)
     for step, number in enumerate(profile.provenance["steps"]):

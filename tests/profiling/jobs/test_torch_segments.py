@@ -106,7 +106,7 @@ def test_floating_point_operations_are_those_of_the_layer() -> None:
     flops = {segment.name: segment.flops for segment in segments_of(module, torch.randn(2, 6))}
     assert flops["forward/0"] == 2 * 2 * 6 * 5
     assert flops["forward/2"] == 2 * 2 * 5 * 4
-    backward = sum(each for name, each in flops.items() if name.startswith("backward"))
+    backward = sum(flop for name, flop in flops.items() if name.startswith("backward"))
     assert backward == 2 * (2 * 2 * 5 * 4) + 2 * 2 * 6 * 5  # no gradient of the inputs
 
 

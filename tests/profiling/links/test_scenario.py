@@ -18,13 +18,13 @@ def timing(kind: str, scenario: str, size: int, seconds: float, ranks: int = 2) 
 
 def test_every_kind_has_scenarios_and_every_name_is_one() -> None:
     for kind in KINDS:
-        assert {each.kind for each in scenarios([kind], [2])} == {kind}
+        assert {scenario.kind for scenario in scenarios([kind], [2])} == {kind}
     everything = scenarios(KINDS, [2, 4])
     assert len({str(each) for each in everything}) == len(everything)
 
 
 def test_scenarios_that_one_team_can_do_stand_together() -> None:
-    teams = [(each.processes, each.backend) for each in scenarios(KINDS, [4, 2, 3])]
+    teams = [(scenario.processes, scenario.backend) for scenario in scenarios(KINDS, [4, 2, 3])]
     assert teams == sorted(teams)
 
 

@@ -61,7 +61,7 @@ def test_parsers_are_given_what_was_sent(parser: str) -> None:
     found = measure_parsing(parser, (1024, 1 << 20), seconds=0.01, progress=done.append)
     assert done == [1, 2]
     assert list(found.seconds) == [1024, 1 << 20]
-    assert all(0 < each < 1 for each in found.seconds.values())
+    assert all(0 < second < 1 for second in found.seconds.values())
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,10 @@ def train_by_ddp(worker: int, folder: str) -> None:
 
         def hook(state: Any, bucket: Any, known: Any = known, rank: int = rank) -> Any:
             if state.iter == START:  # it orthogonalises the factors of the last iteration
-                matrices = [each for each in bucket.gradients() if tuple(each.shape) in known]
-                factors = [known[tuple(each.shape)].flatten() for each in matrices]
+                matrices = [
+                    gradient for gradient in bucket.gradients() if tuple(gradient.shape) in known
+                ]
+                factors = [known[tuple(matrix.shape)].flatten() for matrix in matrices]
                 state.q_memory_dict[bucket.index()] = torch.cat(factors)
                 state.p_memory_dict[bucket.index()] = torch.empty(rank * sum(map(len, matrices)))
             return power_sgd.powerSGD_hook(state, bucket)

@@ -469,9 +469,9 @@ def test_a_random_mix_is_that_of_a_plain_program(
         20,
         [draws(seed, worker) for worker in range(3)],
         LATENCY,
-        [Period(*each) for each in stops],
+        [Period(*stop) for stop in stops],
         [Period(*each, factor=2.5) for each in slow],
-        [Period(*each) for each in losses],
+        [Period(*loss) for loss in losses],
         RESEND,
     )
     faults = [f"stop({length!r}s) on worker {w} at {begin!r}s" for w, begin, length in stops]
@@ -536,15 +536,15 @@ def test_no_run_hangs_and_time_never_goes_back(
         "fault": faults,
     }
     if algorithm.startswith("local-sgd"):  # which has neither servers nor messages
-        faults[:] = [each for each in faults if "server" not in each and "lose" not in each]
+        faults[:] = [fault for fault in faults if "server" not in fault and "lose" not in fault]
         assume(faults)
-    stops_worker = any("stop" in each and "server" not in each for each in faults)
+    stops_worker = any("stop" in fault and "server" not in fault for fault in faults)
     if algorithm in SYNCHRONOUS and recovery and stops_worker:
         arguments["recovery"] = recovery
-    if any("lose" in each for each in faults):
+    if any("lose" in fault for fault in faults):
         arguments["resend_after"] = "500ms"
     restarts = algorithm in SYNCHRONOUS and stops_worker and not recovery
-    if restarts or any("server" in each for each in faults):
+    if restarts or any("server" in fault for fault in faults):
         arguments |= COSTS
     begun = 0
 

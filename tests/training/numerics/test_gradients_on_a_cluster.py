@@ -86,7 +86,7 @@ def test_parameters_that_workers_share_travel_once_with_a_task() -> None:
 
     def bytes_of(parameters: list[torch.Tensor]) -> int:
         Counted.sent = 0
-        for request in [source.request(each, batch) for each in parameters]:
+        for request in [source.request(parameter, batch) for parameter in parameters]:
             request.result()
         return Counted.sent
 

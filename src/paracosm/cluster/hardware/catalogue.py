@@ -341,11 +341,11 @@ def find_hardware(name: str | Path) -> Hardware:
     """
     known, origins = _everything()
     if str(name).endswith((".yaml", ".yml")):
-        own = read_hardware_file(Path(name))
-        if len(own.devices) != 1:
-            raise InputError(f"{name}: has {len(own.devices)} devices: one is meant here")
-        known = known.merged(own, str(name))
-        (wanted,) = own.devices
+        catalogue = read_hardware_file(Path(name))
+        if len(catalogue.devices) != 1:
+            raise InputError(f"{name}: has {len(catalogue.devices)} devices: one is meant here")
+        known = known.merged(catalogue, str(name))
+        (wanted,) = catalogue.devices
         origins = dict(origins) | {wanted: str(name)}
     else:
         wanted = str(name).strip().lower()
@@ -375,7 +375,7 @@ def find_hardware(name: str | Path) -> Hardware:
 def not_in_catalogue(name: str) -> InputError:
     words = set(name.lower().replace("-", " ").replace("_", " ").split())
     names = hardware_names()
-    alike = [each for each in names if words & set(each.split("-"))]
+    alike = [name for name in names if words & set(name.split("-"))]
     nearest = unknown("hardware", name.lower(), names)
     hint = f'unknown hardware "{name}": did you mean {", ".join(alike[:4])}?' if alike else nearest
     return InputError(f"{hint} paracosm hardware add FILE adds a datasheet")
@@ -404,8 +404,8 @@ def copy_to_user_folder(path: Path, *, force: bool = False) -> tuple[Path, Catal
     Raises:
         InputError: it cannot be used; a name of it is taken; a file of its name is there already.
     """
-    own = read_hardware_file(path)
-    if not (own.devices or own.interconnects or own.nodes or own.stacks):
+    catalogue = read_hardware_file(path)
+    if not (catalogue.devices or catalogue.interconnects or catalogue.nodes or catalogue.stacks):
         raise InputError(f"{path}: it has no devices, interconnects, nodes or stacks")
     target = user_folder() / f"{path.stem}.yaml"
     if target.exists() and not force:
@@ -414,11 +414,11 @@ def copy_to_user_folder(path: Path, *, force: bool = False) -> tuple[Path, Catal
     for other in user_files():
         if other != target:
             known = known.merged(read_hardware_file(other), str(other))
-    known.merged(own, str(path))
+    known.merged(catalogue, str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as fresh:
         fresh.write_bytes(path.read_bytes())
-    return target, own
+    return target, catalogue
 
 
 def _everything() -> tuple[Catalogue, Mapping[str, str]]:
@@ -426,9 +426,9 @@ def _everything() -> tuple[Catalogue, Mapping[str, str]]:
     known = _built_in()
     origins: dict[str, str] = {}
     for path in user_files():
-        own = read_hardware_file(path)
-        known = known.merged(own, str(path))
-        origins |= dict.fromkeys((*own.devices, *own.nodes), str(path))
+        catalogue = read_hardware_file(path)
+        known = known.merged(catalogue, str(path))
+        origins |= dict.fromkeys((*catalogue.devices, *catalogue.nodes), str(path))
     return known, origins
 
 

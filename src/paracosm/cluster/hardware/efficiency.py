@@ -98,9 +98,9 @@ class Efficiencies(BaseModel):
         raise KeyError(op_class)
 
     def _of(self, name: str, op_class: str) -> tuple[Efficiency, str] | None:
-        own = self.devices.get(name, {}).get(op_class)
-        if own is not None:
-            return own, "measured"
+        efficiency = self.devices.get(name, {}).get(op_class)
+        if efficiency is not None:
+            return efficiency, "measured"
         others = [classes[op_class] for classes in self.devices.values() if op_class in classes]
         return (_pooled(others), "other devices") if others else None
 
@@ -108,18 +108,19 @@ class Efficiencies(BaseModel):
 def _pooled(found: Sequence[Efficiency]) -> Efficiency:
     """Return the geometric mean, with an interval that includes the farthest device."""
     compute, memory = (
-        math.exp(fmean(math.log(getattr(each, name)) for each in found))
+        math.exp(fmean(math.log(getattr(efficiency, name)) for efficiency in found))
         for name in ("compute", "memory")
     )
     apart = max(
-        abs(math.log(each.compute / compute) + math.log(each.memory / memory)) for each in found
+        abs(math.log(efficiency.compute / compute) + math.log(efficiency.memory / memory))
+        for efficiency in found
     )
     return Efficiency(
         compute=compute,
         memory=memory,
-        fixed=median(each.fixed for each in found),
-        spread=apart + max(each.spread for each in found),
-        ops=sum(each.ops for each in found),
+        fixed=median(efficiency.fixed for efficiency in found),
+        spread=apart + max(efficiency.spread for efficiency in found),
+        ops=sum(efficiency.ops for efficiency in found),
         source="the mean of other devices",
     )
 
@@ -159,11 +160,13 @@ def op_time(
         InputError: the device has no peak for such numbers.
     """
     on_tensor_cores = f"tensor {op_class}" in OP_CLASSES and dtype != "float32"
-    found, known = efficiencies.find(name, f"tensor {op_class}" if on_tensor_cores else op_class)
-    computing = flops / (found.compute * device.peak(dtype)) if flops else 0.0
-    moving = moved / (found.memory * device.memory_bandwidth)
+    efficiency, known = efficiencies.find(
+        name, f"tensor {op_class}" if on_tensor_cores else op_class
+    )
+    computing = flops / (efficiency.compute * device.peak(dtype)) if flops else 0.0
+    moving = moved / (efficiency.memory * device.memory_bandwidth)
     both = computing + moving if on_tensor_cores else max(computing, moving)
-    return OpTime(both + min(found.fixed, both), found.spread, known)
+    return OpTime(both + min(efficiency.fixed, both), efficiency.spread, known)
 
 
 @cache

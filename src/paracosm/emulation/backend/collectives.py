@@ -62,11 +62,11 @@ class Collectives:
         library = self._check("reduce_scatter", outputs, inputs, _op(opts))
         checks.check_scattered_rows(library, outputs, inputs, self._ranks)
         self._check_whole("reduce_scatter", inputs, outputs)
-        own = [
+        tensors = [
             values.part(source, self._member.rank, output.numel())
             for output, source in zip(outputs, inputs, strict=True)
         ]
-        return self._reduced_parts(outputs, inputs, own, _op(opts))
+        return self._reduced_parts(outputs, inputs, tensors, _op(opts))
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
         return self.reduce_scatter_single_coalesced([output], [source], opts)
@@ -141,12 +141,12 @@ class Collectives:
 
         def fill() -> None:
             for i, output in enumerate(outputs):
-                own = held[rank] if held is not None else self._runtime.sent.scattered(output)
+                tensor = held[rank] if held is not None else self._runtime.sent.scattered(output)
                 if root == rank:
-                    own = lists[i][rank]
-                    self._runtime.sent.keep_scattered(own)
-                if own is not None:
-                    values.copy(output, own)
+                    tensor = lists[i][rank]
+                    self._runtime.sent.keep_scattered(tensor)
+                if tensor is not None:
+                    values.copy(output, tensor)
                 else:
                     self._runtime.note(_UNKNOWN)
                     self._runtime.sent.receive(output, self._member.members[root], -1)()
@@ -260,8 +260,8 @@ class Collectives:
 
     def _gathered(self, kind: str, lists: list[Tensors], inputs: Tensors, root: int = -1) -> Work:
         def fill() -> None:
-            for each, source in zip(lists, inputs, strict=True):
-                values.copy_to_all(each, source)
+            for tensors, source in zip(lists, inputs, strict=True):
+                values.copy_to_all(tensors, source)
 
         outputs = self._of_all(kind, lists)
         size = _bytes(outputs) if lists else self._ranks * _bytes(inputs)
@@ -290,12 +290,12 @@ class Collectives:
 
     def _of_all(self, kind: str, lists: list[Tensors]) -> Tensors:
         """Return the tensors of lists that have one for each rank."""
-        for each in lists:
-            if len(each) != self._ranks:
+        for tensors in lists:
+            if len(tensors) != self._ranks:
                 raise RuntimeError(
-                    f"{kind}: a list of {len(each)} tensors in a group of {self._ranks} ranks"
+                    f"{kind}: a list of {len(tensors)} tensors in a group of {self._ranks} ranks"
                 )
-        return [tensor for each in lists for tensor in each]
+        return [tensor for tensors in lists for tensor in tensors]
 
     def _check_whole(self, kind: str, wholes: Tensors, parts: Tensors) -> None:
         for whole, part in zip(wholes, parts, strict=True):

@@ -180,9 +180,13 @@ class CudaStreams:
         for way in directions(cost.link):
             under_way = self._on_links.setdefault(way, [])
             under_way[:] = [
-                each for each in under_way if not (each.is_awaited or _is_over(each.over))
+                transfer
+                for transfer in under_way
+                if not (transfer.is_awaited or _is_over(transfer.over))
             ]
-            if self._sharing != "serial" and any(each.lane != lane.number for each in under_way):
+            if self._sharing != "serial" and any(
+                transfer.lane != lane.number for transfer in under_way
+            ):
                 raise self._refuse(
                     f"sharing: {self._sharing}, for collectives of several groups under way at one "
                     "time on a CUDA device, which take turns there (--sharing serial)"

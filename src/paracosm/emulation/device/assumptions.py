@@ -111,7 +111,7 @@ def without_effect(given: Sequence[Assumption], assumed: Iterable[str]) -> Assum
     """Return one of `--assume` that nothing of a recording follows, by the names of its rules."""
     rules, names = assumptions_of(given), set(assumed)
     used = {"experts": rules.experts in names, "masks": rules.masks in names}
-    return next((each for each in given if not used[each.subject]), None)
+    return next((assumption for assumption in given if not used[assumption.subject]), None)
 
 
 def assumed_in_words(assumed: Iterable[Mapping[str, Any]]) -> str:
@@ -140,6 +140,6 @@ def _read(value: Any) -> Any:
 AssumptionField = Annotated[
     tuple[Assumption, ...],
     BeforeValidator(_read),
-    PlainSerializer(lambda assumptions: [str(each) for each in assumptions]),
+    PlainSerializer(lambda assumptions: [str(assumption) for assumption in assumptions]),
 ]
 """The field `assume` of a configuration."""

@@ -39,11 +39,11 @@ def batch_of(recordings: Sequence[Recording], world: int) -> ScriptBatch | None:
     look up the same tokens, count once.
     """
     counted = [batch_of_ops(_forward_ops(recording)) for recording in recordings]
-    known = [each for each in counted if each is not None]
+    known = [batch for batch in counted if batch is not None]
     if not known:
         return None
     unit = known[0].unit
-    of_ranks = sum(each.count for each in known)
+    of_ranks = sum(batch.count for batch in known)
     sharing = max(recording.sharing for recording in recordings)
     count = of_ranks * world / len(recordings) / sharing
     ranks = "a rank" if len(recordings) == 1 else f"{len(recordings):,} ranks"
@@ -116,7 +116,7 @@ def _weight_of(op: Op) -> tuple[int, ...]:
 
 def _tensors_of(op: Op) -> list[TensorArgument]:
     values = decode_arguments(op.arguments)[0] if op.arguments else []
-    return [each for each in values if isinstance(each, TensorArgument)]
+    return [value for value in values if isinstance(value, TensorArgument)]
 
 
 def _text(shape: Sequence[int]) -> str:

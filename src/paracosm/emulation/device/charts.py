@@ -101,8 +101,8 @@ def _modules(run: Run) -> Chart | None:
     if not modules:
         return None
     names = [
-        f"{each['name']} ({each['count']})" if each["count"] > 1 else each["name"]
-        for each in modules
+        f"{module['name']} ({module['count']})" if module["count"] > 1 else module["name"]
+        for module in modules
     ]
     parts = [
         Part(title, color, sizes, [f"{title}: {format_size(size)}" for size in sizes])
@@ -110,7 +110,7 @@ def _modules(run: Run) -> Chart | None:
             ("parameters and their state", 0, "state"),
             ("activations and the rest", 3, "rest"),
         )
-        for sizes in [[each[key] for each in modules]]
+        for sizes in [[module[key] for module in modules]]
     ]
     title = "Modules that hold most when most is allocated"
     return bar_chart("modules", title, Axis("memory", unit="B"), names, parts)

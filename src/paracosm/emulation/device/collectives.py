@@ -107,7 +107,9 @@ class RecordingRuntime(GroupRuntime):
             self._memory.read(tensors, is_compiled=False)
             if kind in _BUFFERED:
                 whole = outputs if kind == "all_gather" else inputs
-                self._memory.call([each for each in whole if not each.requires_grad], "collectives")
+                self._memory.call(
+                    [tensor for tensor in whole if not tensor.requires_grad], "collectives"
+                )
             self._keep_values(kind, other, inputs, outputs, len(member.members), fill)
         else:
             with _disable_current_modes():

@@ -136,7 +136,7 @@ class DeviceEmulateConfig(ClusterFields):
     @property
     def world(self) -> int:
         """How many ranks the job has, what-ifs included."""
-        count = next((each for each in self.what_if if each.what == "count"), None)
+        count = next((change for change in self.what_if if change.what == "count"), None)
         if count is not None:
             return int(str(count.value))
         if self.world_size is not None:
@@ -178,7 +178,9 @@ class DeviceEmulateConfig(ClusterFields):
             raise InputError(
                 f"sharing {cluster.sharing}: collectives of a script have their links to themselves"
             )
-        return apply_changes(cluster, [each for each in self.what_if if changes_cluster(each)])
+        return apply_changes(
+            cluster, [change for change in self.what_if if changes_cluster(change)]
+        )
 
     @property
     def launch_or_assumed(self) -> float:
@@ -186,11 +188,11 @@ class DeviceEmulateConfig(ClusterFields):
 
     @property
     def of_collectives(self) -> list[Change]:
-        return [each for each in self.what_if if each.subject == "collectives"]
+        return [change for change in self.what_if if change.subject == "collectives"]
 
     @property
     def of_parts(self) -> list[Change]:
-        return [each for each in self.what_if if changes_part(each)]
+        return [change for change in self.what_if if changes_part(change)]
 
     @property
     def slowed(self) -> float:
@@ -259,11 +261,13 @@ class DeviceEmulateConfig(ClusterFields):
         elif not is_module(self.script) and not self.script.is_file():
             raise InputError(f"{self.script}: no such script")
         impossible = [
-            each
-            for each in self.what_if
-            if each.subject in ("workers", "servers")
-            and each.what != "count"
-            and not (each.subject == "workers" and (changes_cluster(each) or changes_part(each)))
+            change
+            for change in self.what_if
+            if change.subject in ("workers", "servers")
+            and change.what != "count"
+            and not (
+                change.subject == "workers" and (changes_cluster(change) or changes_part(change))
+            )
         ]
         refuse_changes(impossible, "emulate --hardware", _CHANGEABLE)
         self.resolve_cluster()

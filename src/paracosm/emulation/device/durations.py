@@ -83,14 +83,14 @@ def device_durations(
     classes = [
         class_of(op.name, PHASES[phases.get(code, 0)]) for code, op in enumerate(recording.ops)
     ]
-    is_known = np.array([each is not None for each in estimates], dtype=np.bool_)
+    is_known = np.array([estimate is not None for estimate in estimates], dtype=np.bool_)
     rest = recording.rows((recording.kind == OP) & ~is_known[recording.code])
     if len(rest.code):
         by_datasheet = durations_on(_graph_of(recording.ops, rest.code, rest.phase), hardware)
         for code, estimate in enumerate(by_datasheet):
             if estimate is not None:
                 estimates[code] = estimate
-    seconds = np.array([0.0 if each is None else each.duration for each in estimates])
+    seconds = np.array([0.0 if estimate is None else estimate.duration for estimate in estimates])
     for code in np.unique(recording.code[recording.kind == COPY]).tolist():
         seconds[code] = COPY_LATENCY + recording.ops[code].bytes_written / HOST_LINK
         estimates[code], classes[code] = None, "copy"

@@ -63,7 +63,7 @@ def choose_attention_as_gpus(capability: tuple[int, int]) -> None:
         query, key, value = _cast(query, key, value)
         flags: Any = torch.backends.cuda
         needs_gradient = torch.is_grad_enabled() and any(
-            each.requires_grad for each in (query, key, value)
+            tensor.requires_grad for tensor in (query, key, value)
         )
         fits = query.dtype in _SHORT and query.shape[-1] <= _WIDEST
         if has_flash and fits and attn_mask is None and flags.flash_sdp_enabled():
@@ -98,8 +98,8 @@ def _cast(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tensors
     dtype = torch.get_autocast_dtype("cuda")
     return tuple(
-        each.to(dtype) if each.is_floating_point() and each.dtype != torch.float64 else each
-        for each in tensors
+        tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
+        for tensor in tensors
     )
 
 

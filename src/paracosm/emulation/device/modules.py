@@ -111,7 +111,7 @@ class Modules:
                 if parameter is not None:
                     self._of_parameters.setdefault(id(parameter), code)
                     tensors.append(parameter)
-            tensors += [each for each in module._buffers.values() if each is not None]
+            tensors += [buffer for buffer in module._buffers.values() if buffer is not None]
         on_model(tensors)
 
     def _numbered(self, name: str, module: nn.Module, model: nn.Module) -> int:
@@ -143,5 +143,5 @@ def _unwrapped(model: nn.Module) -> str:
 
 
 def _first_dimension(inputs: Any) -> int:
-    tensors = (each for each in tree_leaves(inputs) if isinstance(each, Tensor))
-    return next((int(each.shape[0]) for each in tensors if each.dim()), 0)
+    tensors = (leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor))
+    return next((int(tensor.shape[0]) for tensor in tensors if tensor.dim()), 0)

@@ -93,7 +93,7 @@ class OwnOps:
         name = f"triton::{name}"
         if cost_of(name, self._costs) is None:
             raise self._refuse(f"the Triton kernel {with_cost(name)}")
-        tensors = [each for each in args if isinstance(each, FakeTensor)]
+        tensors = [argument for argument in args if isinstance(argument, FakeTensor)]
         self._record(name, tensors, tensors)
         self._device.values.forget(tensors)
 
@@ -104,7 +104,7 @@ class OwnOps:
             for each in inputs
         ]
         read, wrote = (
-            sum(each.numel() * each.element_size() for each in tensors)
+            sum(tensor.numel() * tensor.element_size() for tensor in tensors)
             for tensors in (inputs, written)
         )
         op = Op(CUSTOM + name, encode_arguments(arguments, {}), 0, read, wrote)

@@ -185,7 +185,7 @@ class Recording:
             "ops": [list(asdict(op).values()) for op in self.ops],
             "calls": [list(asdict(call).values()) for call in self.calls],
             "groups": {name: list(ranks) for name, ranks in self.groups.items()},
-            "assumed": [list(asdict(each).values()) for each in self.assumed],
+            "assumed": [list(asdict(assumption).values()) for assumption in self.assumed],
             "assumptions": list(self.assumptions),
             "notes": list(self.notes),
             "framework": self.framework,

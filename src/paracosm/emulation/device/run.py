@@ -138,7 +138,7 @@ class _Recorder:
         recorded = self._recorded
         of_rank = {recording.rank: recording for recording in recorded.recordings}
         for rank in list(of_rank):
-            sources = [each for each in assumed_sources(messages, rank) if each in of_rank]
+            sources = [source for source in assumed_sources(messages, rank) if source in of_rank]
             if recorded.failure is None and any(
                 _sizes(of_rank[source], "send", rank) != _sizes(of_rank[rank], "recv", source)
                 for source in sources
@@ -231,7 +231,7 @@ def recording_file(number: int) -> str:
 
 
 def _files(recordings: Sequence[Recording]) -> dict[str, Callable[[Path], None]]:
-    return {recording_file(number): each.save for number, each in enumerate(recordings)}
+    return {recording_file(number): recording.save for number, recording in enumerate(recordings)}
 
 
 def load_recordings(folder: Path) -> list[Recording]:
@@ -244,7 +244,7 @@ def load_recordings(folder: Path) -> list[Recording]:
 
 def _check_effect(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> None:
     check_effect((op for recording in recordings for op in recording.ops), config.cost)
-    names = {each.text for recording in recordings for each in recording.assumed}
+    names = {assumption.text for recording in recordings for assumption in recording.assumed}
     idle = without_effect(config.assume, names)
     if idle is not None:
         raise InputError(

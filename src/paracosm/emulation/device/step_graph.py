@@ -66,8 +66,8 @@ class StepGraph:
         if root is not None:
             self._paths = ModulePaths(root)
             for name, part in root.named_modules():
-                own = _on_device(part.parameters(recurse=False))
-                ledger.belong(own, _WRAPPERS.sub("", name))
+                tensors = _on_device(part.parameters(recurse=False))
+                ledger.belong(tensors, _WRAPPERS.sub("", name))
         self._followed.enter_context(self._paths.followed())
         self._followed.enter_context(ledger.resizing_followed())
 
@@ -332,7 +332,7 @@ def _work(nodes: Sequence[Node], part: range) -> int:
 
 
 def _placed(dependencies: Iterable[int], place: Mapping[int, int], own: int) -> tuple[int, ...]:
-    places = (place[each] for each in dependencies if each in place)
+    places = (place[dependency] for dependency in dependencies if dependency in place)
     return tuple(sorted(number for number in places if number < own))
 
 

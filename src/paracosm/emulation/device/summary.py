@@ -175,7 +175,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
     time = whole.iteration_time
     waits = sum(breakdown[part] for part in _WAITS)
     capacity = int(config.device.device.memory)
-    uses = [memory_use(each, capacity) for each in whole.recordings]
+    uses = [memory_use(recording, capacity) for recording in whole.recordings]
     fullest = max(range(len(uses)), key=lambda place: uses[place].total)
     use = uses[fullest]
     computing = iteration.code[iteration.kind == OP]
@@ -187,7 +187,7 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
         world_size=config.world,
         hardware=config.device.name,
         node=_node(config),
-        rank=[each.rank for each in whole.recordings],
+        rank=[recording.rank for recording in whole.recordings],
         iterations=len(recording.steps),
         iteration_time=time,
         interval=Interval(low=whole.interval[0], high=whole.interval[1]),
@@ -207,11 +207,11 @@ def summarise(config: DeviceEmulateConfig, whole: Played, recorded: Recorded) ->
             overhead=use.overhead,
             capacity=capacity,
             verdict=use.verdict,
-            modules=[asdict(each) for each in use.modules],
+            modules=[asdict(module) for module in use.modules],
             retries=use.retries,
             savings=_savings(config, whole, fullest, use),
         ),
-        assumed=[asdict(each) for each in recording.assumed],
+        assumed=[asdict(assumption) for assumption in recording.assumed],
         durations=_origins(config, recording, durations, use.overhead) | _batch_origin(batch),
         notes=_notes(recorded, recording),
         wall_time=recorded.wall_time,
@@ -258,7 +258,7 @@ def _savings(
         return costs.of(call, recording.groups[call.group], recording.rank)
 
     found = savings(recording, use, whole.durations[place].seconds, seconds_of)
-    return [asdict(each) for each in found]
+    return [asdict(saving) for saving in found]
 
 
 def failed_summary(config: DeviceEmulateConfig, recorded: Recorded) -> ScriptSummary:

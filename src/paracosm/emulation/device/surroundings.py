@@ -38,7 +38,7 @@ class Surroundings:
         if code < 0:
             self._of_host[int(in_optimizer)] += 1
             return
-        read = [(each.untyped_storage()._cdata, _size(each)) for each in inputs]
+        read = [(tensor.untyped_storage()._cdata, _size(tensor)) for tensor in inputs]
         of_op = self._reuse.setdefault(code, {})
         for storage, size in read:
             index = reuse_index(self._between(storage, size))

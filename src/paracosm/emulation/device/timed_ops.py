@@ -63,7 +63,8 @@ def timed_ops(recording: Recording, graph: Graph, hardware: Hardware, path: Path
     environment = environment_of(path, hardware, strict=True)
     found = find_durations(graph, path, environment, cache="cold")
     durations = [
-        None if each is None or each.source == "unknown" else each for each in found.durations
+        None if duration is None or duration.source == "unknown" else duration
+        for duration in found.durations
     ]
     if environment.device != "cpu":
         launch = None if found.launch is None else HostTimes(found.launch, found.launch)
@@ -91,7 +92,7 @@ def exact_seconds(hardware: Hardware, path: Path) -> dict[tuple[str, str, int], 
     environment = environment_of(path, hardware, strict=True)
     with ProfileDatabase.open(path, readonly=True) as database:
         timings = database.timings(environment, cache="cold")
-    return {work_of(each.op): each.duration for each in timings}
+    return {work_of(timing.op): timing.duration for timing in timings}
 
 
 def far_share(context: Context, code: int, cache: int) -> float:
@@ -108,9 +109,9 @@ def _of_host(path: Path, environment: Environment) -> list[LinkTiming]:
 
     with ProfileDatabase.open(path, readonly=True) as database:
         rows = [
-            each
-            for each in database.links()
-            if each.kind == KIND and each.environment == environment
+            link
+            for link in database.links()
+            if link.kind == KIND and link.environment == environment
         ]
     if not rows:
         raise InputError(

@@ -219,7 +219,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in made:
             device.memory.see(tensor, device.kind_of_memory)
         read = sum(each.numel() * each.element_size() for each in (query, key, value))
-        written = sum(each.numel() * each.element_size() for each in made)
+        written = sum(tensor.numel() * tensor.element_size() for tensor in made)
         arguments = encode_arguments(
             [
                 TensorArgument(tuple(each.shape), str(each.dtype).removeprefix("torch."))
@@ -278,8 +278,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind is None:
             kind = self._described(func, args, kwargs, result, effects, arguments)
             self._kinds[func, arguments] = kind
-        outputs = [each for each in effects.outputs if isinstance(each, FakeTensor)]
-        mutated = [each for each in effects.mutated if isinstance(each, FakeTensor)]
+        outputs = [output for output in effects.outputs if isinstance(output, FakeTensor)]
+        mutated = [tensor for tensor in effects.mutated if isinstance(tensor, FakeTensor)]
         if len(mutated) < len(effects.mutated):
             self.values.assume(_KEPT)
         if not kind.is_view:
@@ -291,7 +291,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.values.follow(func, args, kwargs, outputs, mutated)
         self._surround(kind, effects)
         graph = self._device.graph
-        inputs = [each for each in effects.inputs if isinstance(each, FakeTensor)]
+        inputs = [tensor for tensor in effects.inputs if isinstance(tensor, FakeTensor)]
         is_compiled = self._compiled.is_used and self._compiled.is_inside()
         if not kind.is_view:
             self.memory.read([*inputs, *outputs, *mutated], is_compiled)
@@ -317,7 +317,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = worked_out(self._device, func, args, kwargs)
         effects = effects_of(func, args, kwargs, result)
         outputs, mutated = (
-            [each for each in tensors if isinstance(each, FakeTensor)]
+            [tensor for tensor in tensors if isinstance(tensor, FakeTensor)]
             for tensors in (effects.outputs, effects.mutated)
         )
         self.values.follow(func, args, kwargs, outputs, mutated)

@@ -88,9 +88,9 @@ class Values:
         flat = tree_flatten((args, kwargs))[0]
         inputs = [each for each in flat if isinstance(each, FakeTensor)]
         written = mutated if name in _OVERWRITES or func._overloadname.endswith("out") else ()
-        read = [each for each in inputs if all(each is not other for other in written)]
+        read = [tensor for tensor in inputs if all(tensor is not other for other in written)]
         if name not in _SPECIAL and (
-            not inputs or any(known.mirror_of(each) is None for each in read)
+            not inputs or any(known.mirror_of(tensor) is None for tensor in read)
         ):
             self.forget(mutated)  # as almost always
             return
@@ -315,9 +315,9 @@ def _computed(
         return True
     inputs = filter(_is_fake, tree_flatten((args, kwargs))[0])
     shared = {each.untyped_storage()._cdata for each in inputs}
-    for output, found in zip(outputs, results, strict=True):
-        if output.untyped_storage()._cdata not in shared and found.shape == output.shape:
-            known.write(output, found, origin, _most(output, origin))
+    for output, tensor in zip(outputs, results, strict=True):
+        if output.untyped_storage()._cdata not in shared and tensor.shape == output.shape:
+            known.write(output, tensor, origin, _most(output, origin))
     return True
 
 

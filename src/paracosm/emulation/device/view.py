@@ -40,7 +40,7 @@ def sentence(summary: ScriptSummary) -> str:
         f"Memory: {format_size(memory.allocated)} allocated, about {reserved} reserved of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
-    advice = " ".join(f"{_upper(_saving(each))}." for each in memory.savings)
+    advice = " ".join(f"{_upper(_saving(saving))}." for saving in memory.savings)
     recorded = ""
     if summary.recording is not None:
         seconds = format_duration(summary.recording["seconds"])
@@ -128,7 +128,7 @@ def _verdict(summary: Mapping[str, Any]) -> str | None:
 def _tables(summary: Any) -> list[Table]:
     total = sum(summary["by_class"].values()) or 1.0
     memory = summary.get("memory")
-    found = [
+    tables = [
         table(
             "Ops by class",
             list(summary["by_class"].items()),
@@ -195,7 +195,7 @@ def _tables(summary: Any) -> list[Table]:
             },
         ),
     ]
-    return [each for each in found if each.rows]
+    return [table for table in tables if table.rows]
 
 
 def _bytes(size: int) -> str | None:

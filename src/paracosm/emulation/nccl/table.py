@@ -141,7 +141,7 @@ class CostTable:
         ways = directions(cost.link)
         entry["own"] = self._station(cost.own) if cost.own else -1
         names = (*ways, cost.own) if cost.own else ways
-        entry["stations"] = sum(1 << self._station(each) for each in names)
+        entry["stations"] = sum(1 << self._station(name) for name in names)
         entry["peer_global"], entry["again"] = peer, self._is_drawn
 
     def _station(self, name: str) -> int:

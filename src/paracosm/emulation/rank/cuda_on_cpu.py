@@ -56,6 +56,7 @@ def use_cpu_for_cuda(
         _use_gloo_for_nccl()
         give_nccl_names(refuse)
     on_import("torch.distributed.fsdp", partial(_shard_on_cpu, cpu_for, config.devices))
+    on_import("torch.distributed.tensor", _shard_attention_on_cpu)
 
 
 def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
@@ -72,6 +73,27 @@ def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
 
     fsdp.FullyShardedDataParallel.__init__ = begun
     fsdp._common_utils._FSDPDeviceHandle.device_count = lambda handle: devices
+
+
+def _shard_attention_on_cpu(tensor: Any) -> None:
+    """Let DTensor shard the CPU's attention by examples or by heads, as it does a GPU's.
+
+    PyTorch has no such rule for it (torch/distributed/tensor/_ops/_matrix_ops.py).
+    """
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def sharding(outputs: int, inputs: int) -> Call:
+        def acceptable(*args: Any, **options: Any) -> list[tuple[list[Any], list[Any]]]:
+            others = [None] * (len(args) - inputs)
+            placements = (tensor.Replicate(), tensor.Shard(0), tensor.Shard(1))
+            return [([at] * outputs, [at] * inputs + others) for at in placements]
+
+        return acceptable
+
+    ops: Any = torch.ops.aten
+    name = "_scaled_dot_product_flash_attention_for_cpu"
+    register_sharding(getattr(ops, name).default)(sharding(2, 3))
+    register_sharding(getattr(ops, f"{name}_backward").default)(sharding(3, 6))
 
 
 _LIKE = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")
@@ -97,7 +119,7 @@ def _translate_tensors(cpu_for: Call) -> None:
         setattr(owner, name, translated)
         builtins[id(translated)] = builtins.get(id(call))
 
-    makers = [name for each in constructors if hasattr(torch, name := each.__name__)]
+    makers = [name for constructor in constructors if hasattr(torch, name := constructor.__name__)]
     for name in (*makers, *(f"{name}_like" for name in _LIKE)):
         translate(torch, name)
     for name in ("to", *(f"new_{name}" for name in _NEW)):

@@ -41,18 +41,18 @@ def become_rank(finish: Finish) -> None:
     reported in one line, with exit code 2.
     """
     try:
-        asked = launch_from(os.environ, sys.argv[0] if sys.argv else "")
-        if asked.config.takes_turns:
+        launch = launch_from(os.environ, sys.argv[0] if sys.argv else "")
+        if launch.config.takes_turns:
             raise InputError(
                 "PARACOSM_KINDS, PARACOSM_RANK: this process is one rank: paracosm emulate runs "
                 "several, one after the other"
             )
         kept = contextlib.ExitStack()
-        rank, folder = asked.config.rank[0], kept.enter_context(temporary_folder())
-        setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
+        rank, folder = launch.config.rank[0], kept.enter_context(temporary_folder())
+        setting = Setting(launch.config, launch.seed, rank, folder / f"rank{rank}.records")
         os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} | os.environ)
         os.environ.update(setting.environment())
-        _finish_at_end(finish, setting, asked.out, kept)
+        _finish_at_end(finish, setting, launch.out, kept)
         from paracosm.emulation.rank.prepare import prepare
 
         prepare(setting)

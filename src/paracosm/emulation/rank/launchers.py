@@ -129,7 +129,8 @@ def keep_device() -> None:
 
     @wraps(begin)
     def init_process_group(*args: Any, device_id: Any = None, **options: Any) -> None:
-        _bound[:] = [device_id]
+        is_cpu = device_id is not None and str(device_id) == "cpu"  # to which PyTorch binds none
+        _bound[:] = [None if is_cpu else device_id]
         begin(*args, device_id=device_id, **options)
 
     for module in (c10d, dist):

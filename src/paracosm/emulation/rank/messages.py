@@ -54,7 +54,9 @@ class Messages:
         """Let the next messages of another rank be these."""
         first = self._counts["from", source]
         of_source = self._of(source)
-        of_source.update({str(first + place): _as_json(each) for place, each in enumerate(values)})
+        of_source.update(
+            {str(first + place): _as_json(value) for place, value in enumerate(values)}
+        )
 
     def wait_for(self, source: int) -> bool:
         """Say that this rank cannot go on before another one was recorded.

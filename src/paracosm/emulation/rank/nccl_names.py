@@ -26,14 +26,15 @@ def give_nccl_names(
 ) -> None:
     """Make `ProcessGroupNCCL` and `ProcessGroupGloo` recognise the groups that stand for them.
 
-    `ProcessGroupNCCL.Options()` takes any option of NCCL's; no script can make the group itself.
+    `ProcessGroupNCCL.Options()` takes any option of NCCL's. No script can make such a group itself,
+    past `init_process_group` and `new_group`: it would not be emulated.
     """
     nccl, gloo = (getattr(c10d, f"ProcessGroup{name}", None) for name in ("NCCL", "Gloo"))
     if nccl is None:
         nccl = _without_nccl(refuse)
-    _name("ProcessGroupNCCL", _recognising(nccl, is_nccl))
+    _name("ProcessGroupNCCL", _recognising(nccl, is_nccl, refuse))
     if gloo is not None:
-        _name("ProcessGroupGloo", _recognising(gloo, is_gloo))
+        _name("ProcessGroupGloo", _recognising(gloo, is_gloo, refuse))
     if not hasattr(_bindings, "_hash_tensors"):  # which PyTorch logs with TORCH_DISTRIBUTED_DEBUG
         _bindings._hash_tensors = lambda tensors: hash(tuple(x.numel() for x in tensors))
 
@@ -43,7 +44,7 @@ def _without_nccl(refuse: Callable[[str], Exception]) -> Any:
         Options = _Options
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            raise refuse("ProcessGroupNCCL")
+            raise _refused("ProcessGroupNCCL", refuse)
 
     for number, name in enumerate(_POLICIES):
         setattr(ProcessGroupNCCL, name, number)
@@ -67,8 +68,15 @@ class _Options:
         self._timeout = timedelta(minutes=10)
 
 
-def _recognising(real: Any, recognises: IsGroup | None) -> Any:
-    """Return a class whose instances are those of another, and what stands for them."""
+def _refused(name: str, refuse: Callable[[str], Exception]) -> Exception:
+    return refuse(f"{name} (init_process_group and new_group make emulated groups)")
+
+
+def _recognising(real: Any, recognises: IsGroup | None, refuse: Callable[[str], Exception]) -> Any:
+    """Return a class whose instances are those of another, and what stands for them.
+
+    None are made of it, as they would not be emulated.
+    """
     if recognises is None:
         return real
     stands_for = recognises
@@ -76,9 +84,12 @@ def _recognising(real: Any, recognises: IsGroup | None) -> Any:
     def recognise(kind: Any, group: Any) -> bool:
         return isinstance(group, real) or stands_for(group)
 
+    def begin(group: Any, *arguments: Any, **options: Any) -> None:
+        raise _refused(real.__name__, refuse)
+
     # A class of C++ has a metaclass of its own.
     Recognised = type("Recognised", (type(real),), {"__instancecheck__": recognise})
-    return Recognised(real.__name__, (real,), {"__doc__": real.__doc__})
+    return Recognised(real.__name__, (real,), {"__doc__": real.__doc__, "__init__": begin})
 
 
 def _name(name: str, by: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import SyncBatchNorm
+from torch.nn.parallel import DistributedDataParallel
 
 _LIBRARY: list[Any] = []  # its kernels go with it
 
@@ -24,8 +25,12 @@ def synchronise_on_cpu() -> None:
     _LIBRARY.append(library)
     forward = SyncBatchNorm.forward
     # It names the devices that it works on.
-    names = tuple("cpu" if each == "cuda" else each for each in forward.__code__.co_consts)
+    names = tuple(
+        "cpu" if co_const == "cuda" else co_const for co_const in forward.__code__.co_consts
+    )
     forward.__code__ = forward.__code__.replace(co_consts=names)
+    parallel: Any = DistributedDataParallel
+    parallel._passing_sync_batchnorm_handle = lambda module, inner: None  # it refuses the CPU
 
 
 def stats(values: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -98,7 +98,7 @@ class AnnouncementWriter:
         self._write(("step",), *astuple(step))
 
     def _write(self, key: tuple[str | int, ...], *values: Any) -> None:
-        plain = [each.hex() if isinstance(each, bytes) else each for each in values]
+        plain = [value.hex() if isinstance(value, bytes) else value for value in values]
         os.write(self._file, json.dumps([key, plain]).encode() + b"\n")
 
 
@@ -150,7 +150,10 @@ class Announcements:
 
     def pipeline(self, source: int, target: int) -> Pipeline | None:
         """Return the pipeline in which two ranks are neighbours, once its steps are announced."""
-        return next((each for each in self._pipelines.values() if each.has(source, target)), None)
+        return next(
+            (pipeline for pipeline in self._pipelines.values() if pipeline.has(source, target)),
+            None,
+        )
 
     def close(self) -> None:
         for files in (self._files, self._vector_files):

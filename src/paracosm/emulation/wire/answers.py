@@ -184,7 +184,7 @@ class Answers:
 
     def under_way(self) -> list[Snapshot]:
         count = self._c.answer_open(self._snapshots, _OPEN)
-        return [Snapshot.from_buffer_copy(each) for each in self._snapshots[:count]]
+        return [Snapshot.from_buffer_copy(snapshot) for snapshot in self._snapshots[:count]]
 
     def record(self) -> None:
         """Record what has ended since the last call."""

@@ -125,12 +125,12 @@ class Emulator:
 
     def _operations(self, state: GroupState) -> list[Operation]:
         """Return all operations of a group under way, those answered elsewhere as they stand."""
-        found = list(state.operations.values())
+        operations = list(state.operations.values())
         if self._answers is not None and state.answered is not None:
             under_way = self._answers.under_way()
-            mine = [each for each in under_way if each.group == state.answered]
-            found += [as_operation(state, each, self._peers) for each in mine]
-        return found
+            mine = [snapshot for snapshot in under_way if snapshot.group == state.answered]
+            operations += [as_operation(state, snapshot, self._peers) for snapshot in mine]
+        return operations
 
     def check_progress(self) -> None:
         """End operations whose end is not visible, and report those that make no progress."""
@@ -142,7 +142,7 @@ class Emulator:
                 if not is_open and now - last > _LATE:
                     self._finish(state, operation)
                 elif is_open and any(
-                    each.due or each.due_in for each in operation.channels.values()
+                    channel.due or channel.due_in for channel in operation.channels.values()
                 ):
                     continue  # an instant is known at which one of its messages goes on
                 elif is_open and now - last > _STALL and operation.slot not in state.told:
@@ -462,7 +462,7 @@ class Emulator:
         channels, reals = operation.channels.values(), operation.reals
         if operation.is_under_way:
             return
-        if any(each.is_open or each.accepted > each.arrived for each in channels):
+        if any(channel.is_open or channel.accepted > channel.arrived for channel in channels):
             return
         if all(real in reals and operation.is_complete(real) for real in state.group.real):
             self._finish(state, operation)

@@ -250,8 +250,10 @@ class Operation:
         if self.kind == "all_reduce":
             if self.layout is None:
                 return None
-            found = messages_of(self.layout, real)
-            return len(found.sends) * emulated(real - 1), len(found.receives) * emulated(real + 1)
+            messages = messages_of(self.layout, real)
+            return len(messages.sends) * emulated(real - 1), len(messages.receives) * emulated(
+                real + 1
+            )
         if self.kind == "all_gather":
             all_of_them = 2 * (size - 1)
             return all_of_them * emulated(real + 1), all_of_them * emulated(real - 1)
@@ -281,7 +283,9 @@ class Operation:
         return self._moved(real) == self.expected(real) and not is_open
 
     def _channels_of(self, real: int) -> list[Channel]:
-        return [each for each in self.channels.values() if each.connection.pair.real == real]
+        return [
+            channel for channel in self.channels.values() if channel.connection.pair.real == real
+        ]
 
     def _moved(self, real: int) -> tuple[int, int]:
         mine = self._channels_of(real)

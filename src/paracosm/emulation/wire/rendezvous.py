@@ -163,9 +163,9 @@ class Rendezvous:
         return news
 
     def _members_of(self, name: str) -> tuple[int, int] | None:
-        for each in self._groups.values():
-            if group_name(each.name) == name and each.size is not None:
-                return each.size, each.size - len(each.real_members())
+        for group in self._groups.values():
+            if group_name(group.name) == name and group.size is not None:
+                return group.size, group.size - len(group.real_members())
         return None
 
     def _serve(self, client: StoreClient, group: Membership) -> bool:
@@ -243,7 +243,10 @@ class Membership:
     def size(self) -> int | None:
         if self.members:
             return len(self.members)
-        return max((len(each.connections) for each in self.addresses.values()), default=0) or None
+        return (
+            max((len(address.connections) for address in self.addresses.values()), default=0)
+            or None
+        )
 
     def real_members(self) -> tuple[int, ...]:
         if self.members:

@@ -131,10 +131,12 @@ def _nth(operation: Operation, real: int, index: int) -> Source:
 
 def _mirror(operation: Operation, channel: Channel) -> Buffer | None:
     """Return what the real member sent, or sent to another member if this one got nothing."""
-    mirrors = [each.mirror for each in operation.channels.values() if each.mirror is not None]
+    mirrors = [
+        channel.mirror for channel in operation.channels.values() if channel.mirror is not None
+    ]
     if channel.mirror is not None and len(channel.mirror.data):
         return channel.mirror
-    some = next((each for each in mirrors if len(each.data)), None)
+    some = next((mirror for mirror in mirrors if len(mirror.data)), None)
     if some is None and len(mirrors) == operation.world - len(operation.members.real):
         raise UnknownError
     return some

@@ -172,8 +172,8 @@ def find_address(key: str) -> tuple[str, int] | None:
     The group's name is the prefix of its gloo context in the store: "default_pg/0//cpu//0", where
     the last number counts the network interfaces that the group uses (GLOO_SOCKET_IFNAME=a,b).
     """
-    found = _ADDRESS.fullmatch(key)
-    return None if found is None else (found[1], int(found[2]))
+    match = _ADDRESS.fullmatch(key)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def address_key(group: str, rank: int) -> str:
@@ -190,8 +190,8 @@ def members_key(name: str) -> str:
 
 def find_members(key: str) -> str | None:
     """Return the name of the group whose members a key tells; None for other keys."""
-    found = _MEMBERS.fullmatch(key)
-    return None if found is None else found[1]
+    match = _MEMBERS.fullmatch(key)
+    return None if match is None else match[1]
 
 
 def read_members(value: bytes, world: int) -> tuple[int, ...]:
@@ -251,8 +251,8 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
     (torch/distributed/elastic/agent/server/api.py, PyTorch 2.13). Every machine is taken to have as
     many ranks as the real one.
     """
-    found = _ROLE.fullmatch(key)
-    assert found is not None
+    match = _ROLE.fullmatch(key)
+    assert match is not None
     try:
         told = json.loads(value)
         role, each = str(told["role"]), int(told["local_world_size"])
@@ -270,9 +270,9 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
                 f"torchrun starts ranks {ranks[agent][0]} to {ranks[agent][-1]} on one machine, "
                 f"but real are {', '.join(map(str, real))}"
             )
-    prefix = found[1].removesuffix("role_info/")
+    prefix = match[1].removesuffix("role_info/")
     told_by: dict[str, Any] = {
-        f"{found[1]}{agent}": {"role": role, "rank": agent, "local_world_size": each}
+        f"{match[1]}{agent}": {"role": role, "rank": agent, "local_world_size": each}
         for agent in agents
         if agent not in are_real
     }

@@ -67,7 +67,7 @@ def effects_of(
     """Return the tensors of a call, with their roles from its schema."""
     inputs: list[Tensor] = []
     mutated: list[Tensor] = []
-    values = [each._values().numel() for each in sparse_ones((args, kwargs.values(), outputs))]
+    values = [tensor._values().numel() for tensor in sparse_ones((args, kwargs.values(), outputs))]
     if str(func.overloadpacket) == "aten.lift_fresh":  # it was made outside of the dispatcher
         return Effects([], [], list(strided_parts(outputs)))
     changed = _CHANGED.get(str(func.overloadpacket), frozenset())
@@ -281,7 +281,7 @@ def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]
 
 def _bytes(tensors: Sequence[Tensor], most: int | None = None) -> int:
     limit = math.inf if most is None else most
-    return sum(int(min(_elements(each), limit)) * each.element_size() for each in tensors)
+    return sum(int(min(_elements(tensor), limit)) * tensor.element_size() for tensor in tensors)
 
 
 def _elements(tensor: Tensor) -> int:
@@ -294,7 +294,7 @@ def _elements(tensor: Tensor) -> int:
 
 
 def _shapes(args: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    return [tuple(each.shape) if isinstance(each, Tensor) else None for each in args]
+    return [tuple(argument.shape) if isinstance(argument, Tensor) else None for argument in args]
 
 
 _GATHERS = frozenset(

@@ -224,10 +224,10 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kept = keeps(*args)
         if kept is not None:
             return kept
-    held = [each._nnz() for each in sparse_ones((args, kwargs.values()))]
+    held = [tensor._nnz() for tensor in sparse_ones((args, kwargs.values()))]
     outputs = func(*args, **kwargs)
     grows = packet == "aten.add_" and sparse_ones(args[0])
-    if grows or (any(held) and not all(each._nnz() for each in sparse_ones(outputs))):
+    if grows or (any(held) and not all(tensor._nnz() for tensor in sparse_ones(outputs))):
         raise InputError(
             f"{func}: how many rows it makes of sparse gradients depends on their values: capture "
             "knows sgd without momentum, and adagrad"

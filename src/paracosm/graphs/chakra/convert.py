@@ -75,7 +75,9 @@ def graph_of(trace: Trace, where: str) -> Graph:
     }
     metadata = decode_metadata(texts, where)
     arguments = whole.get("paracosm_arguments")
-    if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+    if not isinstance(arguments, list) or not all(
+        isinstance(argument, str) for argument in arguments
+    ):
         raise InputError(f'{where}: "paracosm_arguments" must be a list of texts')
     nodes = [_our_node(node, arguments, where) for node in trace.nodes]
     return build_graph(nodes, metadata.resident, metadata.provenance, where, metadata.before)
@@ -314,7 +316,7 @@ def trace_of(graph: Graph) -> Trace:
             id=ids[row],
             name=graph.ops[op].name,
             type=_type(graph.ops[op], RESOURCES[graph.resource[row]]),
-            data_deps=tuple(ids[each] for each in graph.predecessors(row).tolist()),
+            data_deps=tuple(ids[predecessor] for predecessor in graph.predecessors(row).tolist()),
             duration=_microseconds(float(graph.duration[row])),
             inputs=inputs[op],
             attributes=_attributes(
@@ -400,7 +402,7 @@ def _inputs(op: Op) -> Tensors:
         positional, named = decode_arguments(op.arguments)
     except InputError:  # recorded by others, in words of their own, or not at all
         return Tensors()
-    tensors = [each for value in (*positional, *named.values()) for each in _tensors(value)]
+    tensors = [tensor for value in (*positional, *named.values()) for tensor in _tensors(value)]
     return Tensors(
         [list(tensor.shape) for tensor in tensors], [f"Tensor({t.dtype})" for t in tensors]
     )
@@ -409,4 +411,6 @@ def _inputs(op: Op) -> Tensors:
 def _tensors(value: Any) -> list[TensorArgument]:
     if isinstance(value, TensorArgument):
         return [value]
-    return [each for part in value for each in _tensors(part)] if isinstance(value, list) else []
+    return (
+        [tensor for part in value for tensor in _tensors(part)] if isinstance(value, list) else []
+    )

@@ -131,8 +131,8 @@ def bytes_of(tensors: Tensors) -> int:
 
 
 def _argument(kind: str, shape: Any, value: Any) -> Any:
-    if found := _TENSOR.fullmatch(kind):
-        return TensorArgument(tuple(int(size) for size in shape), _DTYPES.get(found[1], found[1]))
+    if match := _TENSOR.fullmatch(kind):
+        return TensorArgument(tuple(int(size) for size in shape), _DTYPES.get(match[1], match[1]))
     if kind.startswith("GenericList[") and "Tensor(" in kind:
         inner = _split(kind.removeprefix("GenericList[").removesuffix("]"))
         if len(inner) == 1:  # one type stands for all

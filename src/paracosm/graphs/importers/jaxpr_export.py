@@ -41,10 +41,10 @@ def export(
     leaves = [len(jax.tree_util.tree_leaves(argument)) for argument in arguments]
     kinds = [i for i, count in enumerate(leaves) for _ in range(count)]
     dump = _Dump()
-    inputs = [dump.value(each.aval) for each in closed.jaxpr.invars]
+    inputs = [dump.value(invar.aval) for invar in closed.jaxpr.invars]
     known = dict(zip(closed.jaxpr.invars, inputs, strict=True))
-    for each in closed.jaxpr.constvars:
-        known[each] = dump.value(each.aval)
+    for constvar in closed.jaxpr.constvars:
+        known[constvar] = dump.value(constvar.aval)
     outputs = dump.body(closed.jaxpr, known, "")
     content = {
         "paracosm_jaxpr": 1,
@@ -111,7 +111,7 @@ class _Dump:
             elif (called := _called(params)) is not None and "pallas" not in name:
                 made = self.inner(called, inputs, where)
             else:
-                made = [self.value(each.aval) for each in equation.outvars]
+                made = [self.value(outvar.aval) for outvar in equation.outvars]
                 self.equation(name, inputs, made, params, where)
             known.update(zip(equation.outvars, made, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
@@ -120,8 +120,8 @@ class _Dump:
         """Write the equations of a jaxpr that is called."""
         jaxpr = getattr(called, "jaxpr", called)
         known = dict(zip(jaxpr.invars, inputs, strict=True))
-        for each in jaxpr.constvars:
-            known[each] = self.value(each.aval)
+        for constvar in jaxpr.constvars:
+            known[constvar] = self.value(constvar.aval)
         return self.body(jaxpr, known, stack)
 
     def scan(self, params: Any, inputs: list[Any], stack: str) -> list[Any]:

@@ -59,7 +59,7 @@ def read_kineto_graph(
         "format": "kineto",
         "trace": str(path),
         "step": chosen,
-        "steps": [each.number for each in steps_of(trace)],
+        "steps": [step.number for step in steps_of(trace)],
         "rank": trace.rank,
         "ranks": trace.world_size,
         "missing": list(trace.missing),
@@ -94,7 +94,7 @@ def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Nod
         kernel = trace.category[row] == _KERNEL
         met = calls.of(row, call) if kernel else ()
         op = open_op.get(call, "")
-        sent = sum(max(0, each.size) for each in met)
+        sent = sum(max(0, collective.size) for collective in met)
         nodes.append(
             Node(
                 id=ids[number],

@@ -292,8 +292,8 @@ def architecture(name: str, sequence: int | None = None) -> Transformer:
     """
     if name not in ARCHITECTURES:
         raise unknown("transformer", name, ARCHITECTURES)
-    found = ARCHITECTURES[name]
-    return found if sequence is None else replace(found, sequence=sequence)
+    transformer = ARCHITECTURES[name]
+    return transformer if sequence is None else replace(transformer, sequence=sequence)
 
 
 ARCHITECTURES: Mapping[str, Transformer] = {

@@ -225,7 +225,7 @@ def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = Fal
     whole &= work.graph.bytes_written[first] >= size  # its output, not what it keeps besides
     shared = of_split & ~whole
     if along_sequence:
-        sums = {row: _along_sequence(each) for row, each in sums.items()}
+        sums = {row: _along_sequence(layer_sums) for row, layer_sums in sums.items()}
     parts = np.round(size[shared] * share[first[shared]], 6)  # 1/3 of 99 is 33, not 34
     size[shared] = np.ceil(parts)
     every = np.arange(len(duration)) >= layers.optimizer
@@ -430,8 +430,8 @@ def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
     parts = sorted(found, key=lambda part: not part.are_heads)
     for part in parts:
         if not part.divides(ranks):
-            most = max(max(each.lengths) for each in parts)
-            sound = [n for n in range(1, most + 1) if all(each.divides(n) for each in parts)]
+            most = max(max(part.lengths) for part in parts)
+            sound = [n for n in range(1, most + 1) if all(part.divides(n) for part in parts)]
             near = min(sound, key=lambda number: abs(number - ranks))
             reason = "is more than" if part.are_heads else "does not divide"
             raise InputError(
@@ -460,7 +460,7 @@ def _divided(op: Op) -> list[_Part]:
     if not op.arguments or not (ATTENTION in name or name in PRODUCTS):
         return []
     arguments, _ = decode_arguments(op.arguments)
-    shapes = [each.shape for each in arguments if isinstance(each, TensorArgument)]
+    shapes = [argument.shape for argument in arguments if isinstance(argument, TensorArgument)]
     if ATTENTION in name:  # batch x heads x length x size: queries, then keys
         heads = {shape[1] for shape in shapes[:2] if len(shape) == 4}
         return [_Part(f"the {number} heads", (number,), True) for number in sorted(heads)]

@@ -72,12 +72,12 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
     plan = plans[0]
     books = Books(Codebook(), Codebook(), Codebook())
     shares = _shares(plan, strategy)
-    programs = [_worker(each, books, cluster, shares) for each in plans]
+    programs = [_worker(plan, books, cluster, shares) for plan in plans]
     total = sum(share.size for share in shares)
     of_server: list[list[_Share]] = [[] for _ in range(servers)]
     for share in shares:
         of_server[share.server].append(share)
-    programs += [_server(plan, books, own, total) for own in of_server]
+    programs += [_server(plan, books, shares, total) for shares in of_server]
     lanes, roles = books.lanes.texts, books.roles.texts
     communicators, table = _communicators(cluster, roles)
     names = cluster.workers + cluster.servers

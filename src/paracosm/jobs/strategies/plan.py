@@ -406,10 +406,10 @@ def plans_of(
     kinds = list(dict.fromkeys(known))
     which = np.array([kinds.index(each) for each in known], dtype=np.int64)
     replicas = [replica.on(kind) for kind in kinds]
-    plans = [plan_of(each, strategy) for each in replicas]
+    plans = [plan_of(replica, strategy) for replica in replicas]
     if len(plans) > 1 and strategy.pipeline > 1 and not strategy.cut:
         cut = _cut(plans, which, strategy, stage)
-        plans = [plan_of(each, replace(strategy, cut=cut)) for each in replicas]
+        plans = [plan_of(replica, replace(strategy, cut=cut)) for replica in replicas]
     return plans, which
 
 

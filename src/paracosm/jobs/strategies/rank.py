@@ -85,8 +85,8 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     strategy = plan.strategy
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
-    chunks = [_chunk(each) for each in stages]
-    tasks = sum(len(each.forward) + sum(map(len, each.backward)) for each in chunks)
+    chunks = [_chunk(stage) for stage in stages]
+    tasks = sum(len(chunk.forward) + sum(map(len, chunk.backward)) for chunk in chunks)
     check_length("microbatches", strategy.microbatches, tasks)
     program = ProgramOfBlocks()
     begun: dict[tuple[int, int], dict[str, int]] = {}
@@ -511,7 +511,7 @@ class Reloads:
         self._stage, self._rows, self._away = stage, rows, away
         self._layers = [layer for layer in layers if layer in away]
         self._number = {
-            n: self._layers.index(each) for n, each in enumerate(layers) if each in away
+            n: self._layers.index(layer) for n, layer in enumerate(layers) if layer in away
         }
         self._tasks: list[int] = []
         self.back: Held = []

@@ -75,21 +75,21 @@ def summarise_throughput(
 
 
 def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> ThroughputRow:
-    found = point.throughput
+    throughput = point.throughput
     # Both are means of drawn steps: nothing is beyond ideal.
-    ideal = max(float(alone[: found.workers].sum()), found.steps_per_second)
-    busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
-    after = found.after_start
+    ideal = max(float(alone[: throughput.workers].sum()), throughput.steps_per_second)
+    busy = {name: float(shares.max()) for name, shares in throughput.utilisation.items()}
+    after = throughput.after_start
     return ThroughputRow(
-        workers=found.workers,
-        steps_per_second=found.steps_per_second,
-        examples_per_second=_examples(found.steps_per_second, batch),
+        workers=throughput.workers,
+        steps_per_second=throughput.steps_per_second,
+        examples_per_second=_examples(throughput.steps_per_second, batch),
         ideal=ideal,
-        efficiency=found.steps_per_second / ideal,
+        efficiency=throughput.steps_per_second / ideal,
         bottleneck=limiting(point.gains, busy),
-        standard_error=found.error,
-        spread=found.spread,
-        measure=found.seconds,
+        standard_error=throughput.error,
+        spread=throughput.spread,
+        measure=throughput.seconds,
         after_start=None
         if after is None
         else AfterStart(
@@ -103,19 +103,19 @@ def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> Th
         if_twice_as_fast=dict(point.gains),
         utilisation=busy,
         utilisation_by_server={
-            name: each.tolist() for name, each in found.utilisation.items() if name != "worker"
+            name: each.tolist() for name, each in throughput.utilisation.items() if name != "worker"
         },
-        energy=_energy(point, first_workers(cluster, found.workers)),
+        energy=_energy(point, first_workers(cluster, throughput.workers)),
     )
 
 
 def _energy(point: Point, cluster: Cluster) -> float | None:
     """Return joules a step: of a second, in which workers are as busy as they are in the mean."""
-    found = point.throughput
-    busy = dict.fromkeys(cluster.workers, float(found.utilisation["worker"][0]))
-    busy |= dict(zip(cluster.servers, found.utilisation["server"].tolist(), strict=True))
+    throughput = point.throughput
+    busy = dict.fromkeys(cluster.workers, float(throughput.utilisation["worker"][0]))
+    busy |= dict(zip(cluster.servers, throughput.utilisation["server"].tolist(), strict=True))
     joules = cluster.energy(1.0, busy)
-    return None if joules is None else joules / found.steps_per_second
+    return None if joules is None else joules / throughput.steps_per_second
 
 
 def _examples(steps: float, batch: int | None) -> float | None:
@@ -150,7 +150,7 @@ def _sentence(
 ) -> str:
     """State where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
-        point = next(each for each in points if each.throughput.workers == saturated.workers)
+        point = next(point for point in points if point.throughput.workers == saturated.workers)
         more = max(row.steps_per_second or 0.0 for row in rows if row.workers > saturated.workers)
         gain = max(0.0, more / (saturated.steps_per_second or 1.0) - 1)
         return (

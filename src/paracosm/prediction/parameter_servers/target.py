@@ -93,7 +93,7 @@ class TargetJob:
     def drawn(self, workers: int, steps: int, seed: int | Sequence[int]) -> Ints:
         """The first steps of the first workers, (workers, steps), depend on no number of either."""
         streams = [generator(seed, ServerStream.STEPS, worker) for worker in range(workers)]
-        return np.stack([each.integers(self.workload.steps, size=steps) for each in streams])
+        return np.stack([stream.integers(self.workload.steps, size=steps) for stream in streams])
 
     def longest_steps(self, ports: Ports) -> Floats:
         """Return seconds that no step of each worker takes longer than, (workers,).

@@ -286,8 +286,12 @@ def _sums(part: Timings) -> dict[str, Any]:
 
 def _op_types(ops: Iterable[OpTiming]) -> list[dict[str, Any]]:
     rows = [
-        {"name": name, "arguments": len({each.op.arguments for each in own}), "timings": len(own)}
-        for name, own in grouped(ops, lambda timing: timing.op.name).items()
+        {
+            "name": name,
+            "arguments": len({timing.op.arguments for timing in timings}),
+            "timings": len(timings),
+        }
+        for name, timings in grouped(ops, lambda timing: timing.op.name).items()
     ]
     return sorted(rows, key=lambda row: (-row["arguments"], -row["timings"], row["name"]))
 
@@ -317,7 +321,7 @@ def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
             "smallest": min(timing.size for timing in members),
             "largest": max(timing.size for timing in members),
             "highest_bandwidth": max(
-                (each.bandwidth for each in members if each.time.median > 0), default=None
+                (member.bandwidth for member in members if member.time.median > 0), default=None
             ),
         }
         for (kind, scenario, ranks), members in ways.items()

@@ -38,10 +38,15 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
     description contains a text, ignoring case."""
     if chosen := parse_whole(asked, len(environments)):
         return [environments[chosen - 1]]
-    found = [each for each in environments if asked.lower() in describe(each).lower()]
+    found = [
+        environment
+        for environment in environments
+        if asked.lower() in describe(environment).lower()
+    ]
     if asked.isdecimal() or not asked.strip() or not found:
         there = "; ".join(
-            f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)
+            f"{number}: {describe(environment)}"
+            for number, environment in enumerate(environments, 1)
         )
         raise InputError(f'no environment "{asked}": there is {there or "none"}')
     return found
@@ -333,9 +338,11 @@ class Timings:
 
     def only(self, environments: Collection[Environment]) -> Timings:
         return Timings(
-            tuple(each for each in self.ops if each.environment in environments),
-            tuple(each for each in self.links if each.environment in environments),
-            tuple(each for each in self.iterations if each.environment in environments),
+            tuple(op for op in self.ops if op.environment in environments),
+            tuple(link for link in self.links if link.environment in environments),
+            tuple(
+                iteration for iteration in self.iterations if iteration.environment in environments
+            ),
         )
 
     def by_environment(self) -> dict[Environment, Timings]:
@@ -389,18 +396,18 @@ def pool_spreads(spreads: Sequence[Spread]) -> Spread:
     variances, 1979). Quantiles are averages of the sets', weighted by count: exact if the sets
     have the same distribution, and always between theirs.
     """
-    total = sum([each.count for each in spreads])
-    mean = math.fsum([each.count * each.mean for each in spreads]) / total
-    within = math.fsum([(each.count - 1) * each.variance for each in spreads])
-    between = math.fsum([each.count * (each.mean - mean) ** 2 for each in spreads])
+    total = sum([spread.count for spread in spreads])
+    mean = math.fsum([spread.count * spread.mean for spread in spreads]) / total
+    within = math.fsum([(spread.count - 1) * spread.variance for spread in spreads])
+    between = math.fsum([spread.count * (spread.mean - mean) ** 2 for spread in spreads])
     return Spread(
         count=total,
         mean=mean,
         variance=(within + between) / (total - 1) if total > 1 else 0.0,
-        minimum=min([each.minimum for each in spreads]),
-        p10=math.fsum([each.count * each.p10 for each in spreads]) / total,
-        median=math.fsum([each.count * each.median for each in spreads]) / total,
-        p90=math.fsum([each.count * each.p90 for each in spreads]) / total,
+        minimum=min([spread.minimum for spread in spreads]),
+        p10=math.fsum([spread.count * spread.p10 for spread in spreads]) / total,
+        median=math.fsum([spread.count * spread.median for spread in spreads]) / total,
+        p90=math.fsum([spread.count * spread.p90 for spread in spreads]) / total,
     )
 
 

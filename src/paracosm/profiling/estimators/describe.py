@@ -292,8 +292,8 @@ class Seen:
 
 def seen_in(ops: Sequence[Description]) -> Seen:
     values = [_numbers_of(op, "derived") for op in ops]
-    numbers = sorted({path for each in values for path in each})
-    table = np.array([[each.get(path, 0.0) for path in numbers] for each in values])
+    numbers = sorted({path for value in values for path in value})
+    table = np.array([[value.get(path, 0.0) for path in numbers] for value in values])
     return Seen(
         categories=tuple(sorted({pair for op in ops for pair in op.categories.items()})),
         always=tuple(sorted(set.intersection(*(set(op.categories) for op in ops)))),

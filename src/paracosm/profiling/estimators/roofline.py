@@ -253,7 +253,7 @@ def pool(
     same op, if the device's timings show any.
     """
     left_out = set(exclude)
-    kept = [each for each in timings if (each.op.name, each.op.arguments) not in left_out]
+    kept = [timing for timing in timings if (timing.op.name, timing.op.arguments) not in left_out]
     if not kept:
         raise InputError(
             "no op timings to fit estimators to"
@@ -265,8 +265,10 @@ def pool(
                 f"the timing of {timing.op.name} is {timing.duration:g} s, not a duration"
             )
     sets = list(_sets_by_op(kept))
-    several = [each for _, spreads in sets for each in spreads if each.count > 1]
-    usual = median([math.sqrt(each.variance) / each.mean for each in several] or [_NO_SPREAD_KNOWN])
+    several = [spread for _, spreads in sets for spread in spreads if spread.count > 1]
+    usual = median(
+        [math.sqrt(spread.variance) / spread.mean for spread in several] or [_NO_SPREAD_KNOWN]
+    )
     drift = _drift([spreads for _, spreads in sets], usual)
     pooled = [_pooled(spreads, usual, drift) for _, spreads in sets]
     exact = Exact(
@@ -283,7 +285,7 @@ def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]
     ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
     for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
         found = list(same)
-        yield found[0].op, [each.time for each in found]
+        yield found[0].op, [timing.time for timing in found]
 
 
 def _error(spread: Spread, usual: float) -> float:
@@ -294,8 +296,8 @@ def _error(spread: Spread, usual: float) -> float:
 def _drift(sets: Sequence[Sequence[Spread]], usual: float) -> float:
     """Return the standard deviation of set means beyond their own errors."""
     variances = [
-        np.var(np.log([each.mean for each in spreads]), ddof=1)
-        - np.mean([_error(each, usual) ** 2 for each in spreads])
+        np.var(np.log([spread.mean for spread in spreads]), ddof=1)
+        - np.mean([_error(spread, usual) ** 2 for spread in spreads])
         for spreads in sets
         if len(spreads) > 1
     ]
@@ -304,9 +306,11 @@ def _drift(sets: Sequence[Sequence[Spread]], usual: float) -> float:
 
 def _pooled(spreads: Sequence[Spread], usual: float, drift: float) -> tuple[float, float]:
     """Return the logarithm of the pooled duration and the half-width of its interval."""
-    weights = np.array([each.count for each in spreads]) / sum(each.count for each in spreads)
-    log_time = float(np.log(weights @ [each.mean for each in spreads]))
-    errors = [_error(each, usual) for each in spreads]
+    weights = np.array([spread.count for spread in spreads]) / sum(
+        spread.count for spread in spreads
+    )
+    log_time = float(np.log(weights @ [spread.mean for spread in spreads]))
+    errors = [_error(spread, usual) for spread in spreads]
     # Another time has a drift of its own.
     variance = float((weights**2) @ np.square(errors)) + drift**2 * (1 + float(weights @ weights))
     return log_time, _DEVIATIONS * math.sqrt(variance)

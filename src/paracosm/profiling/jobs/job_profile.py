@@ -254,7 +254,7 @@ def _faults(profile: JobProfile) -> list[tuple[str, Bools]]:
 
 
 def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
-    rows = [list(each) for each in waits]
+    rows = [list(wait) for wait in waits]
     first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return first, np.array([op for row in rows for op in row], np.int64)
 

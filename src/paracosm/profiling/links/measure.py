@@ -102,7 +102,9 @@ def measure_links(
     done = Links(left_out=_unavailable(asked))
     here = [scenario for scenario in asked if str(scenario) not in done.left_out]
     _check_sizes(here, settings.sizes)
-    environments = {device: environment_here(device) for device in {each.device for each in here}}
+    environments = {
+        device: environment_here(device) for device in {scenario.device for scenario in here}
+    }
     found = _all(here, settings, done.failed)
     try:
         with contextlib.closing(found):  # and with it the workers, whatever happens
@@ -133,7 +135,9 @@ def _all(
     """Yield the timing of each message of each scenario; None for those that one failed at."""
     largest = max(settings.sizes)
     for (processes, backend), group in groupby(here, lambda s: (s.processes, s.backend or "gloo")):
-        points = [(each, each.message(size)) for each in group for size in settings.sizes]
+        points = [
+            (scenario, scenario.message(size)) for scenario in group for size in settings.sizes
+        ]
         while points:
             try:
                 with team(processes, backend, largest, settings.timeout) as workers:
@@ -168,10 +172,12 @@ def _unavailable(asked: Sequence[Scenario]) -> dict[str, str]:
     torch = require("torch", "torch", "measuring links")
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
-        str(each): f"needs {each.devices} CUDA device{'' if each.devices == 1 else 's'}, "
+        str(
+            scenario
+        ): f"needs {scenario.devices} CUDA device{'' if scenario.devices == 1 else 's'}, "
         f"here are {devices}"
-        for each in asked
-        if each.devices > devices
+        for scenario in asked
+        if scenario.devices > devices
     }
 
 
@@ -451,9 +457,9 @@ def seconds_per_byte(timings: Iterable[LinkTiming], ranks: int) -> float | None:
     known = [timing for timing in timings if timing.kind == "ddp"]
     if not known:
         return None
-    nearest = min({each.ranks for each in known}, key=lambda few: (abs(few - ranks), few))
-    near = [each for each in known if each.ranks == nearest]
-    return sum(each.time.mean for each in near) / sum(each.size for each in near)
+    nearest = min({timing.ranks for timing in known}, key=lambda few: (abs(few - ranks), few))
+    near = [timing for timing in known if timing.ranks == nearest]
+    return sum(timing.time.mean for timing in near) / sum(timing.size for timing in near)
 
 
 def link_of(line: Line, kind: str, ranks: int) -> Line:

@@ -169,7 +169,7 @@ def _core_time_of_all_reduces() -> float:
         compute()
     alone = [(end - begin) / _ALONE for begin, end in zip(began, _clocks(), strict=True)]
     began = _clocks()
-    works = [dist.all_reduce(each, async_op=True) for each in gradients]
+    works = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
     while not all(work.is_completed() for work in works):
         compute()
         done += 1

@@ -117,7 +117,7 @@ class NodeCalibration:
 
 
 QUANTITIES = tuple(
-    each.name for each in fields(NodeCalibration) if each.name not in ("found", "environment")
+    field.name for field in fields(NodeCalibration) if field.name not in ("found", "environment")
 )
 """The names of what is calibrated."""
 

@@ -351,8 +351,10 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         out=np.arange(links, dtype=np.int64),
         into_pointer=_pointer(pairs[1], processors),
         into=into.astype(np.int64),
-        occupancy=ticks * np.array([each.link.occupancy(size) for each, size in sent], np.float64),
-        latency=ticks * np.array([each.link.propagation(size) for each, size in sent], np.float64),
+        occupancy=ticks
+        * np.array([connection.link.occupancy(size) for connection, size in sent], np.float64),
+        latency=ticks
+        * np.array([connection.link.propagation(size) for connection, size in sent], np.float64),
         jitter=np.full(links, jitter, np.int64),
         # What detects convergence comes last, so that it changes no halo's random numbers.
         streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links)[
@@ -381,15 +383,19 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
 def _ports(stations: Stations, sent: Sequence[tuple[Connection, int]]) -> Ports | None:
     """Return the ports of the links; None where no message ever waits for another one's bytes."""
     demand = [channel.demand(size) for channel, size in sent]
-    if not any(each.stations and asked for (each, _), asked in zip(sent, demand, strict=True)):
+    if not any(
+        connection.stations and asked for (connection, _), asked in zip(sent, demand, strict=True)
+    ):
         return None
     # Several links join neighbours that detect convergence together: each has a message.
-    rooms = np.bincount([each.number for each, _ in sent]).tolist()
+    rooms = np.bincount([connection.number for connection, _ in sent]).tolist()
     return Ports(
         traffic=make_traffic(stations.sharing, stations.routes, stations.capacity, rooms),
-        route=np.array([each.number if each.stations else -1 for each, _ in sent], np.int64),
+        route=np.array(
+            [connection.number if connection.stations else -1 for connection, _ in sent], np.int64
+        ),
         demand=np.array(demand, np.float64),
-        propagation=np.array([each.propagation(size) for each, size in sent], np.int64),
+        propagation=np.array([connection.propagation(size) for connection, size in sent], np.int64),
         unsettled=np.array([-1], np.int64),
     )
 

@@ -298,8 +298,8 @@ def _watcher(spec: RunSpec) -> list[Any]:
     if spec.config.detect.time is not None:
         return [spec.config.detect.time, *[Constant(0.0)] * (phases - 1)]
     if spec.times.residual is not None:
-        given = list(spec.times.residual)
-        return [*given, *[Constant(0.0)] * (phases - len(given))]
+        distributions = list(spec.times.residual)
+        return [*distributions, *[Constant(0.0)] * (phases - len(distributions))]
     if not spec.times.updates:
         raise InputError(
             "residual test: the processor's time is missing: write processor(time=20ms)"

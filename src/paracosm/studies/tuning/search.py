@@ -144,12 +144,14 @@ def _search(
     study = optuna.create_study(sampler=sampler, direction=_direction(evaluator))
     for point in evaluator.points(trials, seeds.start):
         study.enqueue_trial(dict(point))
-    distributions = {name: _distribution(optuna, each) for name, each in space.items()}
+    distributions = {name: _distribution(optuna, parameter) for name, parameter in space.items()}
     for start in range(0, trials, evaluator.at_a_time):
         numbers = range(start, min(start + evaluator.at_a_time, trials))
         suggested = [study.ask(distributions) for _ in numbers]
         values = {
-            number: {name: each.written(trial.params[name]) for name, each in space.items()}
+            number: {
+                name: parameter.written(trial.params[name]) for name, parameter in space.items()
+            }
             for number, trial in zip(numbers, suggested, strict=True)
         }
         measured = evaluator.measure(values, seeds)

@@ -102,9 +102,9 @@ def collective_of(name: str) -> str:
         return plain
     own = _own_name(name)
     for package, kinds in _KNOWN:
-        if (found := package.search(own)) is None:
+        if (match := package.search(own)) is None:
             continue
-        rest = own[found.start() :]
+        rest = own[match.start() :]
         for words, kind in kinds:
             if words.search(rest):
                 return kind
@@ -134,7 +134,7 @@ class NamedKernels:
             return pattern in name.lower()
         own = _own_name(name)
         names = (name.lower(), own, own.rpartition("::")[2])
-        return any(fnmatch.fnmatchcase(each, pattern) for each in names)
+        return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
     def kind_of(self, name: str) -> str:
         for pattern, kind in self.patterns:

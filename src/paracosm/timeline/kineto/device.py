@@ -126,7 +126,7 @@ class Calls:
                 self._coalesced.setdefault(int(launches[last]), []).append(call)
         for launch in launches.tolist():
             around = self._around(lane, float(trace.begin[launch]))
-            if any(each.kind for each in around):  # one of its own
+            if any(collective.kind for collective in around):  # one of its own
                 self._coalesced.pop(launch, None)
 
     def _around(self, lane: int, time: float) -> Sequence[Collective]:
@@ -140,16 +140,18 @@ class Calls:
 
 
 def _merged(known: Sequence[Collective]) -> Collective:
-    ranks = next((each.ranks for each in known if each.ranks), ())
-    place = next((each.place for each in known if each.place >= 0), -1)
+    ranks = next((collective.ranks for collective in known if collective.ranks), ())
+    place = next((collective.place for collective in known if collective.place >= 0), -1)
     there = ranks[place] if 0 <= place < len(ranks) else place if not ranks else -1
     return Collective(
-        kind=next((each.kind for each in known if each.kind), ""),
-        size=next((each.size for each in known if each.size >= 0), -1),
-        group=next((each.group for each in known if each.group), ""),
-        group_size=next((each.group_size for each in known if each.group_size), 0),
+        kind=next((collective.kind for collective in known if collective.kind), ""),
+        size=next((collective.size for collective in known if collective.size >= 0), -1),
+        group=next((collective.group for collective in known if collective.group), ""),
+        group_size=next(
+            (collective.group_size for collective in known if collective.group_size), 0
+        ),
         ranks=ranks,
-        peer=next((each.peer for each in known if each.peer >= 0), there),
+        peer=next((collective.peer for collective in known if collective.peer >= 0), there),
     )
 
 
@@ -176,7 +178,10 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
     streams = _Streams(trace, spans)
     if len(streams.order) < 2:
         return {}
-    if any(each.kind == "stream wait event" for each in trace.synchronisations.values()):
+    if any(
+        synchronisation.kind == "stream wait event"
+        for synchronisation in trace.synchronisations.values()
+    ):
         streams.add_recorded()
     elif not trace.synchronisations:
         streams.add_after_calls()

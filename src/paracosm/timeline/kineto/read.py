@@ -289,11 +289,11 @@ class KinetoFile:
 
     def _category(self, event: dict[str, Any], word: Any) -> int:
         place, arguments = event.get("tid"), event.get("args") or {}
-        found = category_of(word, event.get("name"), place, arguments)
-        code = _CODES[found.name]
-        if found.always:
+        category = category_of(word, event.get("name"), place, arguments)
+        code = _CODES[category.name]
+        if category.always:
             self._kinds[word] = code
-        if not found.known:
+        if not category.known:
             key = "" if word is None else str(word)[:60], code in _DEVICE
             self._unknown[key] = self._unknown.get(key, 0) + 1
         return code
@@ -333,7 +333,7 @@ class KinetoFile:
                 )
             setattr(self, key, number)
         self._base = number_of(header.get("baseTimeNanoseconds"), 0)
-        waits = any(isinstance(each, Synchronisation) for each in self._details)
+        waits = any(isinstance(detail, Synchronisation) for detail in self._details)
         missing = {
             "distributedInfo: which rank this is": "rank" not in distributed,
             f"correlation of {self._uncorrelated:,} spans of the device": self._uncorrelated,
@@ -511,7 +511,7 @@ class KinetoFile:
             rank=self.rank,
             world_size=self.world_size,
             origin=origin + self._base,
-            names=tuple(each.encode("utf-8", "replace").decode() for each in self._names),
+            names=tuple(name.encode("utf-8", "replace").decode() for name in self._names),
             lanes=tuple(self._lanes),
             begin=(begin - origin) * 1e-9,
             end=(begin + duration - origin) * 1e-9,
@@ -524,7 +524,9 @@ class KinetoFile:
             sequence=rows["sequence"][order],
             collectives=collectives,
             synchronisations=waits,
-            inputs={int(place[row]): each for row, each in self._inputs.items() if place[row] >= 0},
+            inputs={
+                int(place[row]): inputs for row, inputs in self._inputs.items() if place[row] >= 0
+            },
             missing=self.missing,
             notes=self.notes,
             named=self.named,

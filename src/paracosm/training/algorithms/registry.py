@@ -95,11 +95,11 @@ def _split(asked: object) -> tuple[str | None, object]:
 
 def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
     try:
-        found = kind(**values)
+        algorithm = kind(**values)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f'algorithm "{name}" failed: {describe_error(error)}') from error
     if kind not in ALGORITHMS.values():
-        check_own(found)
-    return found
+        check_own(algorithm)
+    return algorithm

@@ -106,11 +106,11 @@ class Codec:
     def __str__(self) -> str:
         """Write it with all its numbers, so that a summary says what was used."""
         ordered = sorted(fields(self), key=lambda each: bool(each.kw_only))
-        known = [(each, getattr(self, each.name)) for each in ordered]
+        known = [(field, getattr(self, field.name)) for field in ordered]
         shown = [
-            f"{each.name}={value}"
-            for each, value in known
-            if value != each.default or not (type(value) is bool or each.kw_only)
+            f"{field.name}={value}"
+            for field, value in known
+            if value != field.default or not (type(value) is bool or field.kw_only)
         ]
         return f"{self.name}({', '.join(shown)})" if shown else self.name
 
@@ -209,12 +209,12 @@ class TopK(Codec):
         import torch
 
         groups = self._groups(shapes)
-        found = vector.new_zeros(vector.shape)
-        pairs = zip(torch.split(vector, groups), torch.split(found, groups), strict=True)
+        tensor = vector.new_zeros(vector.shape)
+        pairs = zip(torch.split(vector, groups), torch.split(tensor, groups), strict=True)
         for part, kept in pairs:
             places = part.abs().topk(count_of(self.share, len(part)), sorted=False).indices
             kept[places] = part[places]
-        return found
+        return tensor
 
     def _groups(self, shapes: Shapes) -> list[int]:
         """Return how many numbers each vector has of which a share is sent."""
@@ -253,9 +253,9 @@ class RandomK(Codec):
         total = len(vector)
         count = count_of(self.share, total)
         places = torch.from_numpy(rng.choice(total, count, replace=False, shuffle=False))
-        found = vector.new_zeros(total)
-        found[places] = vector[places] if self.feedback else vector[places] * (total / count)
-        return found
+        tensor = vector.new_zeros(total)
+        tensor[places] = vector[places] if self.feedback else vector[places] * (total / count)
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -300,10 +300,10 @@ class QSGD(Codec):
         drawn = torch.from_numpy(rng.random(rows.shape, np.float32))
         level = exact.floor()
         level += drawn < exact - level
-        found: Tensor = (norms / self.levels * rows.sign() * level).view(-1)[: len(vector)]
+        tensor: Tensor = (norms / self.levels * rows.sign() * level).view(-1)[: len(vector)]
         if self.feedback:
-            found /= 1 + self.omega
-        return found
+            tensor /= 1 + self.omega
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -326,14 +326,14 @@ class SignSGD(Codec):
         return (elements(shapes) + (FLOAT * len(shapes) if self.feedback else 0),)
 
     def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
-        found = vector.new_ones(vector.shape)
-        found[vector < 0] = -1
+        tensor = vector.new_ones(vector.shape)
+        tensor[vector < 0] = -1
         if self.feedback:
             for part, kept in zip(
-                tensors_of(vector, shapes), tensors_of(found, shapes), strict=True
+                tensors_of(vector, shapes), tensors_of(tensor, shapes), strict=True
             ):
                 kept *= part.abs().mean()
-        return found
+        return tensor
 
     def aggregate(self, mean: Any) -> Any:
         return mean if self.feedback else mean.sign()
@@ -357,9 +357,9 @@ class OneBit(Codec):
         return (elements(shapes) + 2 * FLOAT * rows,)
 
     def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
-        found = vector.new_empty(vector.shape)
+        tensor = vector.new_empty(vector.shape)
         for shape, part, kept in zip(
-            shapes, tensors_of(vector, shapes), tensors_of(found, shapes), strict=True
+            shapes, tensors_of(vector, shapes), tensors_of(tensor, shapes), strict=True
         ):
             rows = part.view(as_matrix(shape))
             is_positive = rows >= 0
@@ -367,7 +367,7 @@ class OneBit(Codec):
             high = rows.clamp(min=0).sum(1, keepdim=True) / positive.clamp(min=1)
             low = rows.clamp(max=0).sum(1, keepdim=True) / (rows.shape[1] - positive).clamp(min=1)
             kept.view_as(rows).copy_(high.where(is_positive, low))
-        return found
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,7 @@ class PowerSGD(Codec):
         import torch
 
         found = [vector.clone() for vector in vectors]
-        tensors = zip(*(tensors_of(each, shapes) for each in found), strict=True)
+        tensors = zip(*(tensors_of(tensor, shapes) for tensor in found), strict=True)
         for place, (shape, parts) in enumerate(zip(shapes, tensors, strict=True)):
             if not self._is_factored(shape):
                 continue

@@ -208,13 +208,13 @@ class _Wanted:
 
 def _compress(messages: Sequence[Message], memory: Memory) -> None:
     first = messages[0]
-    vectors = [each.outbox.vector(each) for each in messages]
+    vectors = [message.outbox.vector(message) for message in messages]
     rng = first.outbox.generator(first)
     decoded: list[list[Any]] = [[] for _ in messages]
     for number, (part, shapes) in enumerate(zip(first.parts, first.shapes, strict=True)):
         pieces = [vector[part] for vector in vectors]
-        found = first.codec.compress(pieces, shapes, rng, memory[number])
-        for mine, piece in zip(decoded, found, strict=True):
+        tensors = first.codec.compress(pieces, shapes, rng, memory[number])
+        for mine, piece in zip(decoded, tensors, strict=True):
             mine.append(piece)
     for message, vector, parts in zip(messages, vectors, decoded, strict=True):
         message.outbox.compressed(message, vector, _joined(parts))

@@ -121,7 +121,7 @@ class Dense:
         x, y = self._examples(batches.reshape(-1))
         loss, _ = self._differentiate(
             # Rows of a bias are added to all examples of their request.
-            [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors],
+            [tensor.unsqueeze(1) if tensor.ndim == 2 else tensor for tensor in tensors],
             x.view(*batches.shape, -1),
             y.view(*batches.shape, *y.shape[1:]),
             _STACKED if tensors[0].stride(0) else _SHARED,
@@ -228,8 +228,8 @@ def dense_method(model: Model, layout: ParameterLayout, data: TrainingExamples) 
     linear = [link for link in chain if isinstance(link, _Linear)]
     used = [place for link in linear for place in (link.weight, link.bias) if place is not None]
     hooked = any(
-        each._forward_hooks or each._forward_pre_hooks or each._backward_hooks
-        for each in model.module.modules()
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+        for module in model.module.modules()
     )
     if hooked or sorted(used) != list(range(len(layout.names))):
         return None

@@ -249,7 +249,7 @@ class Vectorised:
         inputs, targets = self._examples(batches.reshape(-1))
         x = inputs.view(*batches.shape, *inputs.shape[1:])
         y = targets.view(*batches.shape, *targets.shape[1:])
-        leaves = [each.detach().requires_grad_() for each in tensors]
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
         with plain_attention():
             losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
         gradients = torch.autograd.grad(
@@ -286,7 +286,7 @@ def compute_stacked(
     count = len(requests)
     parameters = [request.parameters for request in requests if request.parameters is not None]
     batches = np.concatenate([request.batch for request in requests]).reshape(count, -1)
-    flat = [each for each in parameters if isinstance(each, Tensor)]
+    flat = [parameter for parameter in parameters if isinstance(parameter, Tensor)]
     if len(flat) < len(parameters):
         tensors = [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
     elif all(other is flat[0] for other in flat):
@@ -300,8 +300,8 @@ def compute_stacked(
     if len(flat) < len(parameters):
         each_tensor = zip(*[stack.unbind() for stack in by_tensor], strict=True)
         found = [
-            row if isinstance(each, Tensor) else views
-            for each, row, views in zip(parameters, found, each_tensor, strict=True)
+            row if isinstance(parameter, Tensor) else views
+            for parameter, row, views in zip(parameters, found, each_tensor, strict=True)
         ]
     return [*map(Gradient, losses, found)]
 

@@ -113,7 +113,7 @@ class GradientPool:
     def _together(self, requests: Sequence[Request]) -> Iterator[Gradient]:
         shared = self._buffers.state(SHARED) if self._is_shared(requests) else None
         tasks = [self._task(requests, places, shared) for places in self._divided(requests)]
-        parameters = [each.parameters for each in requests if each.parameters is not None]
+        parameters = [request.parameters for request in requests if request.parameters is not None]
         flat = self._flat(parameters)
         found: dict[int, Gradient] = {}  # by place
         ended: list[State] = []
@@ -141,13 +141,16 @@ class GradientPool:
     def _flat(self, parameters: Sequence[Parameters]) -> list[Array]:
         """Return vectors, one object where the values are one: these travel once with a task."""
         places = [
-            tuple(tensor.data_ptr() for tensor in (each if isinstance(each, tuple) else (each,)))
-            for each in parameters
+            tuple(
+                tensor.data_ptr()
+                for tensor in (parameter if isinstance(parameter, tuple) else (parameter,))
+            )
+            for parameter in parameters
         ]
         vectors: dict[tuple[int, ...], Array] = {}
-        for place, each in zip(places, parameters, strict=True):
+        for place, parameter in zip(places, parameters, strict=True):
             if place not in vectors:
-                vectors[place] = self._layout.flat(each).numpy()
+                vectors[place] = self._layout.flat(parameter).numpy()
         return [vectors[place] for place in places]
 
     def _task(self, requests: Sequence[Request], places: list[int], shared: State | None) -> Task:
@@ -157,7 +160,7 @@ class GradientPool:
             x, y = self._examples(each.batch)
             batches.append(Minibatch(x.numpy(), y.numpy(), each.number, each.replica))
         replicas = {each.replica for each in chosen if self._moving_buffers}
-        states = {each: shared or self._buffers.state(each) for each in sorted(replicas)}
+        states = {replica: shared or self._buffers.state(replica) for replica in sorted(replicas)}
         return Task(places, batches, states)
 
     def _is_shared(self, requests: Sequence[Request]) -> bool:

@@ -338,13 +338,13 @@ class Private:
         total = 0.0
         for begin in range(0, len(examples), most):
             chosen = examples[begin : begin + most]
-            expanded = [each.expand(len(chosen), *each.shape) for each in tensors]
+            expanded = [tensor.expand(len(chosen), *tensor.shape) for tensor in tensors]
             losses, found = self._vectorised.differentiate(expanded, chosen[:, None])
             total += float(losses.sum())
-            norms = torch.stack([each.flatten(1).norm(dim=1) for each in found]).norm(dim=0)
+            norms = torch.stack([tensor.flatten(1).norm(dim=1) for tensor in found]).norm(dim=0)
             factors = (self._privacy.clip / norms).clamp(max=1.0)
-            for one, each in zip(sums, found, strict=True):
-                one += torch.tensordot(factors, each, 1)
+            for one, tensor in zip(sums, found, strict=True):
+                one += torch.tensordot(factors, tensor, 1)
         rng = generator(self._seed, TrainingStream.NOISE, request.number)
         scale = self._privacy.noise * self._privacy.clip
         drawn = (rng.standard_normal(tuple(one.shape), dtype=np.float32) for one in sums)

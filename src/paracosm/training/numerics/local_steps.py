@@ -175,12 +175,12 @@ def _gradients(
         return method.stacked(layout.stacks(rows), np.stack(minibatches), layout.stacks(out))
     losses = torch.zeros(len(rows), dtype=torch.float64)
     for size in np.unique(sizes):
-        own = torch.from_numpy(np.flatnonzero(sizes == size))
-        batches = np.stack([minibatches[place] for place in own.tolist()])
-        direction = torch.empty(len(own), layout.size)
-        tensors = layout.stacks(rows.index_select(0, own))
-        losses[own] += method.stacked(tensors, batches, layout.stacks(direction))
-        out[own] = direction
+        tensor = torch.from_numpy(np.flatnonzero(sizes == size))
+        batches = np.stack([minibatches[place] for place in tensor.tolist()])
+        direction = torch.empty(len(tensor), layout.size)
+        tensors = layout.stacks(rows.index_select(0, tensor))
+        losses[tensor] += method.stacked(tensors, batches, layout.stacks(direction))
+        out[tensor] = direction
     return losses
 
 

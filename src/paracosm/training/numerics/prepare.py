@@ -322,12 +322,12 @@ class _Computing(Numerics):
             if not isinstance(data, ClientData):
                 x, y = data.train_examples(shards[client][:most])
             else:
-                own = data.of(client)
-                x, y = own.train_x[:most], own.train_y[:most]
+                examples = data.of(client)
+                x, y = examples.train_x[:most], examples.train_y[:most]
                 if data.has_own_tests:
-                    if own.test_x is None or own.test_y is None:
+                    if examples.test_x is None or examples.test_y is None:
                         continue
-                    x, y = own.test_x[:most], own.test_y[:most]
+                    x, y = examples.test_x[:most], examples.test_y[:most]
             loss, accuracy = evaluate(self._model, self._layout, parameters, x, y, buffers=buffers)
             scores.append(ClientScore(client, loss, accuracy))
         return scores

@@ -58,7 +58,7 @@ class Clipping:
 def _norm_of_mean(gradients: Sequence[Any], weights: Sequence[float]) -> float:
     import torch
 
-    forms = [each if isinstance(each, tuple) else (each,) for each in gradients]
+    forms = [gradient if isinstance(gradient, tuple) else (gradient,) for gradient in gradients]
     total = sum(weights)
     means = forms[0]
     if len(forms) > 1:
@@ -204,15 +204,17 @@ class Store:
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        shares = [each.gradient.weight for each in contributions]
+        shares = [contribution.gradient.weight for contribution in contributions]
         weights = [
-            share * self._weight(self.version - each.read_version)
-            for share, each in zip(shares, contributions, strict=True)
+            share * self._weight(self.version - contribution.read_version)
+            for share, contribution in zip(shares, contributions, strict=True)
         ]
         values = self._clipped(contributions, weights)
         moved: list[Any] = [None] * len(values)
         if self._compensates:
-            moved = [self.parameters - each.read_parameters for each in contributions]
+            moved = [
+                self.parameters - contribution.read_parameters for contribution in contributions
+            ]
         if self._recipe.noise is None:
             mean = _mean([*map(self._direction, values, moved)], weights)
         else:  # whatever the algorithm makes of a mean that is hidden gives nothing away
@@ -241,12 +243,12 @@ class Store:
         self, contributions: Sequence[Contribution], weights: Sequence[float]
     ) -> list[Any]:
         """Return the value of each contribution, clipped: as a part of their mean, or by itself."""
-        values, recipe = [each.value for each in contributions], self._recipe
+        values, recipe = [contribution.value for contribution in contributions], self._recipe
         if recipe.noise is not None:
-            factors = [recipe.noise.factor(each.whole) for each in contributions]
+            factors = [recipe.noise.factor(contribution.whole) for contribution in contributions]
         elif recipe.clipping is not None:
             times = len(values) if self._sums else 1
-            whole = [each.whole for each in contributions]
+            whole = [contribution.whole for contribution in contributions]
             factors = [recipe.clipping.factor(whole, weights, times)] * len(values)
         else:
             return values
@@ -260,7 +262,7 @@ class Store:
         if self._real:
             _check_like("update to parameters", parameters, self.parameters)
         version = self.version
-        staleness = [version - each.read_version for each in contributions]
+        staleness = [version - contribution.read_version for contribution in contributions]
         self.parameters = parameters
         self.version = version + 1
         self._record(self, contributions, staleness)

@@ -25,7 +25,9 @@ stages = [
 schedule = schedule_class(
     stages if each > 1 else stages[0], MICROBATCHES, loss_fn=nn.functional.mse_loss
 )
-optimizer = torch.optim.SGD([each for part in parts for each in part.parameters()], lr=0.1)
+optimizer = torch.optim.SGD(
+    [parameter for part in parts for parameter in part.parameters()], lr=0.1
+)
 while True:
     optimizer.zero_grad()
     x = torch.randn(BATCH, WIDTH, device=device)

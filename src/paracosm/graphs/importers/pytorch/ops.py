@@ -108,7 +108,7 @@ def observed_step(trace: ObservedTrace, step: int | None, where: str) -> Observe
     if step is not None and step not in steps:
         if not steps:
             raise InputError(f"{where}: no step is marked (ProfilerStep#): leave --step out")
-        raise InputError(f"{where}: {unknown('step', str(step), [str(each) for each in steps])}")
+        raise InputError(f"{where}: {unknown('step', str(step), [str(step) for step in steps])}")
     scopes = _Scopes(trace.calls, where)
     units = [
         Unit(call, scope.phase, scope.place, scope.accumulates)

@@ -128,8 +128,8 @@ def _crosses(call: ObservedCall) -> bool:
 def _op(call: ObservedCall, resource: str) -> Op:
     if resource == "communication":
         name = kind_of(call)
-    elif found := _SCHEMA.match(call.schema):
-        name = f"{found[1]}.{found[2]}.{found[3] or 'default'}"
+    elif match := _SCHEMA.match(call.schema):
+        name = f"{match[1]}.{match[2]}.{match[3] or 'default'}"
     else:
         name = call.name
     arguments = arguments_of(call.inputs)
@@ -224,7 +224,7 @@ def flops_of(call: ObservedCall) -> int:
     except _WRONG_SHAPES:
         return 0
     tensors = (call.inputs, call.outputs)
-    return elementwise_flops(shape for each in tensors for shape in _tensor_shapes(each))
+    return elementwise_flops(shape for tensor in tensors for shape in _tensor_shapes(tensor))
 
 
 def _tensor_shapes(tensors: Any) -> Iterator[list[int]]:

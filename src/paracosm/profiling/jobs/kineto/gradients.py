@@ -88,9 +88,9 @@ def gradients_of(
     if not accumulated:
         return ()
     consumers = Consumers(trace, rows)
-    found = [_gradient(trace, row, consumers) for row in accumulated]
-    found = _of_parameters(trace, step, rows, found)
-    first = _merged(_passes(trace, rows, found), trace, step)
+    gradients = [_gradient(trace, row, consumers) for row in accumulated]
+    gradients = _of_parameters(trace, step, rows, gradients)
+    first = _merged(_passes(trace, rows, gradients), trace, step)
     return _as_pushed(trace, step, rows, first)
 
 
@@ -109,7 +109,7 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
     inputs = trace.inputs.get(row)
     if inputs is not None and inputs.shapes and inputs.types and inputs.types[0]:
         sizes = inputs.shapes[0]
-        if isinstance(sizes, list) and all(type(each) is int for each in sizes):
+        if isinstance(sizes, list) and all(type(size) is int for size in sizes):
             shape, dtype = tuple(sizes), inputs.types[0]
             item = bytes_of(dtype)
             size = math.prod(shape) * item if item > 0 else -1
@@ -141,9 +141,11 @@ def _of_parameters(
         for shape in shapes_in(trace.inputs[int(row)].shapes)
     }
     return [
-        each
-        for each in found
-        if each.how == "sequence number" or not (updated and each.shape) or each.shape in updated
+        gradient
+        for gradient in found
+        if gradient.how == "sequence number"
+        or not (updated and gradient.shape)
+        or gradient.shape in updated
     ]
 
 
@@ -168,11 +170,11 @@ def _merged(
 ) -> list[Gradient]:
     first, last = passes[0], passes[-1]
     shapes = [gradient.shape for gradient in first]
-    for each in passes[1:]:
-        if [gradient.shape for gradient in each] != shapes:
+    for pass_ in passes[1:]:
+        if [gradient.shape for gradient in pass_] != shapes:
             raise InputError(
                 f"{trace.path}: step {step.number} has {len(passes)} backward passes, of "
-                f"{len(first)} and {len(each)} gradients that differ: a profile needs steps with "
+                f"{len(first)} and {len(pass_)} gradients that differ: a profile needs steps with "
                 "one loss"
             )
     return [replace(begun, ready=ended.ready) for begun, ended in zip(first, last, strict=True)]
@@ -199,8 +201,10 @@ def _as_pushed(
             for shape in shapes_in(trace.inputs[row].shapes):
                 changed[shape] = float(trace.end[row])
     return tuple(
-        replace(each, ready=changed.get(each.shape, each.ready)) if each.shape else each
-        for each in found
+        replace(gradient, ready=changed.get(gradient.shape, gradient.ready))
+        if gradient.shape
+        else gradient
+        for gradient in found
     )
 
 
@@ -317,7 +321,7 @@ def named(
     left = list(parameters)
     found = []
     for at, gradient in enumerate(gradients):
-        fits = (each for each in left if gradient.shape in (None, each.shape))
+        fits = (parameter for parameter in left if gradient.shape in (None, parameter.shape))
         parameter = next(fits, None)
         if parameter is None:
             raise InputError(
@@ -335,11 +339,12 @@ def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
     """Return the parameter of each gradient, with the name of the op that takes it."""
     return tuple(
         Parameter(
-            f"{each.consumer_name.removeprefix('aten::') or 'parameter'} {_written(each.shape)}",
-            each.shape or (),
-            each.size,
+            f"{gradient.consumer_name.removeprefix('aten::') or 'parameter'} "
+            f"{_written(gradient.shape)}",
+            gradient.shape or (),
+            gradient.size,
         )
-        for each in gradients
+        for gradient in gradients
     )
 
 

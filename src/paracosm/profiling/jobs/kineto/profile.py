@@ -84,9 +84,9 @@ def job_profile_of_trace(
     if parameters:
         own = named(usual.gradients, parameters, str(path))
     plan = _plan(usual.step, usual.placement, own, servers)
-    begins, ends, lengths = zip(*(_times(plan, each.step, servers) for each in kept), strict=True)
+    begins, ends, lengths = zip(*(_times(plan, step.step, servers) for step in kept), strict=True)
     length = np.array(lengths)
-    gaps = [steps.gap_after(each.step) for each in kept]
+    gaps = [steps.gap_after(step.step) for step in kept]
     begin = np.concatenate([[0.0], np.cumsum(length + gaps)[:-1]])
     profile = job_profile_of(
         plan.ops,
@@ -101,12 +101,12 @@ def job_profile_of_trace(
             "framework": "pytorch",
             "trace": path.name,
             "device": steps.device,
-            "steps": [each.step.number for each in kept],
+            "steps": [step.step.number for step in kept],
             "transfers": "inserted",
             "updates": "the optimizer's seconds by bytes"
             if usual.has_optimizer
             else "no optimizer in the trace: they take no time",
-            "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
+            "placed": dict(sorted(Counter(gradient.how for gradient in usual.gradients).items())),
             "missing": list(trace.missing),
             "notes": [
                 *trace.notes,
@@ -139,20 +139,20 @@ class _Step:
 
 def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict[str, int]]:
     """Return the first of the most frequent kind of steps, all of those, and the others' number."""
-    training = [each for each in found if each.gradients]
+    training = [step for step in found if step.gradients]
     if not training:
         raise InputError(f"{path}: none of the {len(found)} steps that are marked has gradients")
-    with_optimizer = sum(each.has_optimizer for each in training)
+    with_optimizer = sum(step.has_optimizer for step in training)
     if 0 < with_optimizer <= len(training) / 2:
         raise InputError(
             f"{path}: {with_optimizer} of {len(training)} steps have the optimizer's: call "
             "profiler.step() once for each step of the optimizer, not for each piece of its batch"
         )
-    whole = [each for each in training if each.has_optimizer or not with_optimizer]
-    counts = Counter(each.looks for each in whole)
+    whole = [step for step in training if step.has_optimizer or not with_optimizer]
+    counts = Counter(step.looks for step in whole)
     # Of several that are as frequent, the first: a counter keeps the order.
     looks = max(counts, key=lambda each: counts[each])
-    kept = [each for each in whole if each.looks == looks]
+    kept = [step for step in whole if step.looks == looks]
     dropped = {
         "no gradients": len(found) - len(training),
         "no step of the optimizer": len(training) - len(whole),
@@ -174,12 +174,12 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
     passes its need on to the next segment; a device's gradient is ready after all before it."""
     segments = list(enumerate(step.segments))
     needed = [
-        next((at for at, segment in segments if segment.returned > each.needed), 0)
-        for each in gradients
+        next((at for at, segment in segments if segment.returned > gradient.needed), 0)
+        for gradient in gradients
     ]
     made = [
-        max((at for at, segment in segments if segment.called < each.ready), default=0)
-        for each in gradients
+        max((at for at, segment in segments if segment.called < gradient.ready), default=0)
+        for gradient in gradients
     ]
     return Placement(tuple(needed), tuple(made))
 
@@ -187,7 +187,7 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
     """Return the first size of the first layer's input, if a loss has so many rows, else None. For
     sequences, whose loss has a row per token, shapes do not determine the batch."""
-    known = [each for each in gradients if each.shape and each.consumer >= 0]
+    known = [gradient for gradient in gradients if gradient.shape and gradient.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
         return None
@@ -244,11 +244,11 @@ def _plan(
     work.append(("host", "Host"))
     count, segments = len(parameters), list(op_of)
     needed = [
-        op_of[next((each for each in segments if each >= at), segments[-1])]
+        op_of[next((segment for segment in segments if segment >= at), segments[-1])]
         for at in placement.needed_by
     ]
     made = [
-        op_of[next((each for each in reversed(segments) if each <= at), segments[0])]
+        op_of[next((segment for segment in reversed(segments) if segment <= at), segments[0])]
         for at in placement.made_by
     ]
     pulled = np.argsort(needed, kind="stable")

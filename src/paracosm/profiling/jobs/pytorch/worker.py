@@ -68,7 +68,7 @@ class Worker:
         self.parameters = trained(workload)
         self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}
         self._workload = workload
-        layers = {each.begin.what for each in self.segments if each.begin.kind == "layer"}
+        layers = {segment.begin.what for segment in self.segments if segment.begin.kind == "layer"}
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
     def step(self) -> Step:
@@ -171,7 +171,7 @@ def _least_seconds(segments: Sequence[Segment], waiting: tuple[float, float] | N
     least = []
     for segment in segments:
         its = [each for each in segments if each.forward == segment.forward]
-        flops = sum(each.flops for each in its)
+        flops = sum(segment.flops for segment in its)
         share = segment.flops / flops if flops else 1 / len(its)
         least.append(waiting[0 if segment.forward else 1] * share)
     return least
@@ -286,7 +286,7 @@ def _between(
 ) -> list[Segment]:
     kept = [each for each in seen if each[0].kind != "layer" or each[0].what in needed]
     last = max(place for place, (boundary, _) in enumerate(kept) if boundary.kind == "gradient")
-    found: list[Segment] = []
+    segments: list[Segment] = []
     there: set[str] = set()
     named: dict[str, int] = {}
     forward = True
@@ -297,8 +297,8 @@ def _between(
         name = _name(begin, end)
         named[name] = number = named.get(name, 0) + 1
         name = name if number == 1 else f"{name} #{number}"
-        found.append(Segment(name, begin, end, tuple(new), forward, after - before))
-    return found
+        segments.append(Segment(name, begin, end, tuple(new), forward, after - before))
+    return segments
 
 
 def _name(begin: Boundary, end: Boundary) -> str:

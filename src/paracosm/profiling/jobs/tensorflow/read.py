@@ -65,18 +65,20 @@ def profile_of_steps(
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
     every = _without_duplicates(every, dropped)
-    count = Counter(key for each in every for key in each.runs)
+    count = Counter(key for records in every for key in records.runs)
     usual = {key for key, times in count.items() if 2 * times > len(every)}
-    alike = [each for each in every if each.runs.keys() == usual]
-    for each in every:
-        if each.runs.keys() != usual:
-            dropped["ops are missing" if usual - each.runs.keys() else "other ops ran"] += 1
+    alike = [records for records in every if records.runs.keys() == usual]
+    for records in every:
+        if records.runs.keys() != usual:
+            dropped["ops are missing" if usual - records.runs.keys() else "other ops ran"] += 1
     if not alike:
         raise InputError(_no_step_error(every, usual))
     reference = max(alike, key=lambda each: (len(each.receives), -each.base))
     names = {name for _, name, _ in usual}
     # The partitioned graph of a step that knows all nodes that ran; empty if none does.
-    nodes = next((each.step.nodes for each in alike if names <= each.step.nodes.keys()), {})
+    nodes = next(
+        (records.step.nodes for records in alike if names <= records.step.nodes.keys()), {}
+    )
     structure = StructureFinder(reference, nodes).structure()
     columns = columns_of(structure, reference, every)
     ops = columns.ops()

@@ -211,8 +211,8 @@ def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> 
 
 def device_of(name: str) -> Device | None:
     """Return the device of a name; None if it has no job, such as a GPU's stream."""
-    found = _DEVICE.match(name)
-    return None if found is None else Device(found["job"], int(found["task"]))
+    match = _DEVICE.match(name)
+    return None if match is None else Device(match["job"], int(match["task"]))
 
 
 def check_devices(ops: Iterable[StepOp], where: str) -> None:

@@ -84,15 +84,15 @@ class StructureFinder:
             for receiver in sorted(receivers) if source == device else ():
                 waits[receiver] |= self.last_before(senders, receiver)
             if source != device:
-                found = self.transfer(source, device, tensor)
-                found.senders.update(senders)
-                found.receivers.update(receivers)
-                found.orders = _only_order(value, receivers)
+                transfer = self.transfer(source, device, tensor)
+                transfer.senders.update(senders)
+                transfer.receivers.update(receivers)
+                transfer.orders = _only_order(value, receivers)
         for source, target, tensor, _ in self.records.receives:
             self.transfer(source, target, tensor)
-        for found in self.transfers.values():
-            if not found.senders:
-                found.senders.update(self.senders_of(found))
+        for transfer in self.transfers.values():
+            if not transfer.senders:
+                transfer.senders.update(self.senders_of(transfer))
         return Structure(
             {key: frozenset(found - {key}) for key, found in waits.items()},
             sorted(self.transfers.values(), key=lambda t: (t.source, t.target, t.tensor)),
@@ -120,9 +120,9 @@ class StructureFinder:
                 self.missing += 1
 
     def looks_received(self, name: str) -> bool:
-        found = _RECEIVER.fullmatch(name)
-        return found is not None and (
-            found["node"] in self.devices or found["node"] in self.received
+        match = _RECEIVER.fullmatch(name)
+        return match is not None and (
+            match["node"] in self.devices or match["node"] in self.received
         )
 
     def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
@@ -214,18 +214,18 @@ def _only_order(value: str, receivers: Iterable[Key]) -> bool:
 
 
 def _node_of(tensor: str) -> str:
-    found = _TENSOR.fullmatch(tensor) or _RECEIVER.fullmatch(tensor)
-    return found["node"] if found else tensor
+    match = _TENSOR.fullmatch(tensor) or _RECEIVER.fullmatch(tensor)
+    return match["node"] if match else tensor
 
 
 def _number_of(tensor: str) -> int:
-    found = _TENSOR.fullmatch(tensor)
-    return int(found["number"]) if found else 0
+    match = _TENSOR.fullmatch(tensor)
+    return int(match["number"]) if match else 0
 
 
 def _receiver(name: str) -> tuple[str, int]:
-    found = _RECEIVER.fullmatch(name)
-    return (found["node"], int(found["number"])) if found else (name, 0)
+    match = _RECEIVER.fullmatch(name)
+    return (match["node"], int(match["number"])) if match else (name, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +283,13 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
     sent: list[Sent] = []
     between = [0, 0]
     for transfer in structure.transfers:
-        received = {edge: each for edge, each in reference.receives.items()
+        received = {edge: receive for edge, receive in reference.receives.items()
                     if edge[:3] == (transfer.source, transfer.target, transfer.tensor)}  # fmt: skip
         if not received and not transfer.receivers:
             continue
         _check_sender(transfer, reference)
         size = _size(transfer, steps)
-        times = sorted(each.end for each in received.values())
+        times = sorted(receive.end for receive in received.values())
         if transfer.source.is_server and transfer.target.is_server:
             between = [between[0] + 1, between[1] + size]
             for key in sorted(transfer.receivers):
@@ -301,8 +301,8 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
             ends = times[number] if times else float("inf")
             senders = _last_before(transfer.senders, ends, reference)
             receivers = frozenset(column[key] for key in by_number.get(number, ()))
-            for each in receivers:
-                waits[each].add(len(keys) + len(sent))
+            for receiver in receivers:
+                waits[receiver].add(len(keys) + len(sent))
             makers = frozenset(column[key] for key in senders)
             sent.append(Sent(transfer, number, size, makers, receivers))
     return Columns(
