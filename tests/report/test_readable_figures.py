@@ -99,7 +99,8 @@ def test_a_comparison_folds_many_timelines_and_what_is_not_about_its_answer(
     assert len([name for name in figures_of(html) if name.startswith("timeline")]) == 4
     assert "<details><summary><h2>Configuration</h2>" in html
     assert "Show these figures" not in page_of(tmp_path, *runs[:4])
-    assert "<section><h2>Configuration</h2>" in page_of(tmp_path, runs[0])
+    unfolded = "<details open class=wide-only><summary><h2>Configuration</h2>"
+    assert unfolded in page_of(tmp_path, runs[0])
 
 
 def test_a_runs_settings_are_what_differs_and_what_is_no_default(tmp_path: Path) -> None:

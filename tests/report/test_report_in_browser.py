@@ -103,6 +103,16 @@ def test_it_renders_without_an_error_or_a_request(
     )
 
 
+@pytest.mark.parametrize(("width", "opened"), [(420, 0), (1280, 3)])
+def test_what_stands_below_the_figures_is_folded_on_a_narrow_screen(
+    browser: Browser, one: Path, width: int, opened: int
+) -> None:
+    browser.open(one, width)
+    folds = "[...document.querySelectorAll('section > details:has(h2)')]"
+    assert browser.run(f"{folds}.filter(fold => fold.open).length") == opened
+    assert browser.run(f"{folds}.length") == 3
+
+
 @pytest.mark.parametrize("page", ["several", "relaxations"])
 @pytest.mark.parametrize("width", [420, 1280])
 def test_no_label_is_cut_off_or_covers_another(

@@ -150,6 +150,13 @@ def test_names_are_told_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_long_names_leave_out_what_all_have(tmp_path: Path) -> None:
+    algorithm = "a-rule-of-ones-own(with_a_parameter=0.25, and_another=0.5)"
+    runs = [make_run(tmp_path / str(n), algorithm, workers=n) for n in (4, 8)]
+    assert [run.name for run in described(runs)] == ["4 workers", "8 workers"]
+    assert f"· {algorithm} ·" in text_of(page_of(tmp_path, *runs))
+
+
 def test_text_of_the_user_cannot_become_markup(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>&amp;"
     run = make_run(tmp_path / "<b>run", evil)

@@ -224,7 +224,7 @@ def _tables(summary: PlanSummary) -> list[Table]:
 
 
 def _number(key: str) -> Figure:
-    return figure(key, "{:.3g}".format)
+    return figure(key, lambda value: f"{float(f'{value:.3g}'):,g}")
 
 
 def _best_of(summary: PlanSummary, tuned: TunedWorkers) -> tuple[str, str]:

@@ -55,7 +55,8 @@ def write_images(
     Args:
         runs: one run, or several to overlay.
         folder: created if missing; files of the same names are replaced.
-        image_format: "png" (200 dots per inch) or "svg".
+        image_format: "png", of 200 dots per inch, which is twice as many as a screen shows; or
+            "svg", which has no dots: it is as sharp at any size, so that nothing is doubled.
 
     Returns:
         the files, in the order of the report.

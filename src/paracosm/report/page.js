@@ -45,6 +45,7 @@
   };
   const drawAll = () => plots.forEach(draw);
 
+  if (innerWidth <= 640) document.querySelectorAll(".wide-only").forEach((fold) => (fold.open = false));
   drawAll();
   for (const fold of document.querySelectorAll("details")) {
     fold.addEventListener("toggle", () => plots.filter((each) => fold.contains(each.place)).forEach(draw));

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
+from paracosm.expression import split_list
 from paracosm.report.chart import drawn_sections, style_of
 from paracosm.report.sweep_charts import sweep_charts
 from paracosm.results import Summary
@@ -60,7 +61,7 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
     if len(kinds) > 1:
         raise InputError(f"cannot compare runs of different kinds: {', '.join(kinds)}")
     runs = [_run_of(index, folder) for index, folder in enumerate(folders)]
-    names = _distinct_names(runs)
+    names = _short_names(_distinct_names(runs))
     times = Counter(names)
     leaves = Counter(run.path.name for run in runs)
     for place, (name, run) in enumerate(zip(names, runs, strict=True)):
@@ -70,6 +71,19 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
         runs[place] = replace(run, name=name if times[name] == 1 else f"{name} ({folder})")
     styles = view_of(runs[0].numbers).styles(runs) or [run.style for run in runs]
     return [replace(run, style=style) for run, style in zip(runs, styles, strict=True)]
+
+
+LONG_NAME = 48  # letters
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Return long names without the parts that all have, which the page says once."""
+    if len(names) == 1 or max(map(len, names)) <= LONG_NAME:
+        return list(names)
+    parts = [split_list(name) for name in names]
+    common = set(parts[0]).intersection(*parts[1:])
+    short = [", ".join(part for part in words if part not in common) for words in parts]
+    return short if all(short) else list(names)
 
 
 def _run_of(index: int, folder: RunFolder) -> Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import chain, groupby
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from paracosm.expression import split_list
 from paracosm.files import replacing
 from paracosm.report.chart import color_of, dash_of
 from paracosm.report.figures import plotly_figure
@@ -102,9 +103,17 @@ def _subtitle(runs: Sequence[Run]) -> str:
     for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
         if values[0] is not None and len(set(map(str, values))) == 1:
             words.append(text.format(values[0]))
+    if common := _left_out_of_names(runs, view.name(pairs[0][0]) or ""):
+        words.insert(1, common)
     if len(runs) == 1:
         words.append(f"folder {runs[0].path.name}")
     return " · ".join(words)
+
+
+def _left_out_of_names(runs: Sequence[Run], name: str) -> str:
+    """Return what the names of all runs leave out of the name of the first one by itself."""
+    kept = split_list(runs[0].name)
+    return ", ".join(part for part in split_list(name) if part not in kept) if len(runs) > 1 else ""
 
 
 def _details(runs: Sequence[Run]) -> str:
@@ -116,22 +125,24 @@ def _details(runs: Sequence[Run]) -> str:
     origins = [view.origins(run.numbers) for run in runs]
     tables = tables_of(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
-        "Breakdown": "".join(map(text_table, tables)),
+        "Breakdown": _side_by_side(map(text_table, tables)) if tables else "",
         "Remarks": comparison(remarks, runs) if any(remarks) else "",
         "Measured, modelled, computed": comparison(origins, runs) if any(origins) else "",
         "Configuration": comparison(studies, runs) + "".join(map(_study_file, runs)),
         "Environment": comparison([_environment(run) for run in runs], runs),
     }
-    # A comparison is long enough without them.
-    frame = _FOLDED if len(runs) > 1 else "<h2>{}</h2>{}"
+    # A comparison is long enough without them, and so is any page on a narrow screen (page.js).
+    folded = "" if len(runs) > 1 else " open class=wide-only"
     return "".join(
-        f"<section>{frame.format(escape(title), block)}</section>"
+        f"<section><details{folded}><summary><h2>{escape(title)}</h2></summary>{block}</details>"
+        "</section>"
         for title, block in blocks.items()
         if block
     )
 
 
-_FOLDED = "<details><summary><h2>{}</h2></summary>{}</details>"
+def _side_by_side(blocks: Iterable[str]) -> str:
+    return f"<div class=tables>{''.join(f'<div>{block}</div>' for block in blocks)}</div>"
 
 
 def _environment(run: Run) -> dict[str, Any]:
