@@ -49,3 +49,5 @@ sphinx_gallery_conf = {
 html_theme = "furo"
 html_title = "Paracosm"
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["console.css"]

@@ -49,6 +49,16 @@ def test_the_page_has_the_five_papers_in_120_rows_and_more() -> None:
     assert "not judged" not in PAGE
 
 
+def test_the_first_table_counts_the_states_of_each_paper() -> None:
+    head = PAGE.partition("## ")[0]
+    counted = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|", head)
+    states = ("reproduced", "differs", "not possible here")
+    for section, counts in zip(SECTIONS, counted, strict=True):
+        judged = [row[2].strip() for row in rows_of(section)]
+        found = tuple(str(sum(state.startswith(word) for state in judged)) for word in states)
+        assert counts == found, section.split(",")[0]
+
+
 def check_exists(command: str) -> None:
     """Check a test, a script with its flags, or a line for `paracosm`."""
     words = shlex.split(command)
