@@ -17,4 +17,4 @@ def is_local(host: str) -> bool:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # a name that cannot be encoded
         return False
-    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
+    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in found)

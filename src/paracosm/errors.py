@@ -28,7 +28,9 @@ def on_one_line(text: str) -> str:
 
     Letters by which it could control a terminal become "?".
     """
-    line = "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
+    line = "".join(
+        character if character.isprintable() else "?" for character in " ".join(text.split())
+    )
     if len(line) <= LONGEST:
         return line
     return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"

@@ -132,8 +132,8 @@ class Place:
 def users_place(error: BaseException) -> Place | None:
     """Return where the user's code comes last in an error's traceback, or in that of its cause."""
     # The cause as well: a coroutine's StopIteration is raised again as a RuntimeError.
-    for each in (error, error.__cause__):
-        frames = traceback.extract_tb(each.__traceback__) if each is not None else []
+    for cause in (error, error.__cause__):
+        frames = traceback.extract_tb(cause.__traceback__) if cause is not None else []
         # Where Paracosm is installed, it lies among the libraries.
         ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
         frames = [f for f in frames if f in ours or not _is_in_library(f.filename)]
@@ -277,7 +277,7 @@ def _arguments(
         signature.bind(**given)
     except TypeError:
         parameters = signature.parameters.items()
-        required = [name for name, each in parameters if each.default is each.empty]
+        required = [name for name, parameter in parameters if parameter.default is parameter.empty]
         absent = [name for name in required if name in offered and name not in known]
         if absent:
             raise InputError(

@@ -388,7 +388,9 @@ def _footer(file: BinaryIO) -> int:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 10))
     end = file.read()
-    magic = next((each for each in (b"PAR1", b"ARROW1") if end.endswith(each)), None)
+    magic = next(
+        (magic_bytes for magic_bytes in (b"PAR1", b"ARROW1") if end.endswith(magic_bytes)), None
+    )
     if magic is None:
         return 0
     tail = len(magic) + 4

@@ -73,8 +73,8 @@ def parcel_of(arguments: Any) -> Parcel:
         neighbours = [
             path for folder in path.parents for path in folder.glob("*.py") if path.is_file()
         ]
-        for each in (path, *neighbours) if path.suffix == ".py" else (path,):
-            found.setdefault(str(each), each.read_bytes())
+        for file in (path, *neighbours) if path.suffix == ".py" else (path,):
+            found.setdefault(str(file), file.read_bytes())
     if (size := sum(map(len, found.values()))) > MOST_BYTES:
         largest = max(found, key=lambda name: len(found[name]))
         raise InputError(
@@ -88,8 +88,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Iterable):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def _named(text: str) -> Iterator[Path]:

@@ -443,9 +443,9 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
 def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
     """Return the number of messages that share the fullest port of each message."""
     load = np.ones(sources.shape)
-    machines = [each // topology.group_size for each in (sources, targets)]
+    machines = [workers // topology.group_size for workers in (sources, targets)]
     crossing = machines[0] != machines[1]
-    ports = [_ports(topology, each) for each in (sources, targets)]
+    ports = [_ports(topology, workers) for workers in (sources, targets)]
     for number, ends in enumerate(zip(*ports, strict=True)):
         passing, width = crossing, 1.0
         if topology.leaf is not None and number == len(ports[0]) - 1:

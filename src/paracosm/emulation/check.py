@@ -37,9 +37,9 @@ def check_emulation(config: EmulateConfig) -> None:
 
         check_machine()
     unchanged = config.model_copy(update={"what_if": ()})
-    for each in (unchanged, config) if config.what_if else (unchanged,):
-        communication_of(each)
-        peers_of(each, each.rank[0], 0)
+    for settings in (unchanged, config) if config.what_if else (unchanged,):
+        communication_of(settings)
+        peers_of(settings, settings.rank[0], 0)
     if config.compare is not None:
         predicted_time(config.compare)
 

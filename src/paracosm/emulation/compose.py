@@ -151,10 +151,10 @@ class _Rank:
             for record in records
             if isinstance(record, Group | _Event) and record.rank == rank
         ]
-        events = [each for each in own if not isinstance(each, Group)]
+        events = [record for record in own if not isinstance(record, Group)]
         self._rank, self._config, self._meetings = rank, config, meetings
         self._events = sorted(map(_timed, events), key=itemgetter(0, 1))
-        self._groups = {each.name: each for each in own if isinstance(each, Group)}
+        self._groups = {record.name: record for record in own if isinstance(record, Group)}
         self._communication = communication_of(config)
         self._peers = peers_of(config, rank, seed)
         self._slower = float(time_factors(config)[rank])
@@ -220,7 +220,8 @@ class _Rank:
         The second is grave: the job ends there.
         """
         too_long = (
-            _replayed(each).beyond(self._groups[each[0].group].timeout) for each in self._ended()
+            _replayed(collective).beyond(self._groups[collective[0].group].timeout)
+            for collective in self._ended()
         )
         found = [Note(self._rank, False, text) for text in too_long if text][:1]
         if self._place < len(self._events):
@@ -229,7 +230,7 @@ class _Rank:
         return found
 
     def _ended(self) -> list[tuple[Collective, float, Span]]:
-        return [each for each in self._asked if each[2].done < inf]
+        return [collective for collective in self._asked if collective[2].done < inf]
 
     def _arrival(self, begin: float) -> float:
         """Return when the rank comes to what began at an instant of the measurement."""

@@ -94,7 +94,9 @@ def summarise_delays(
         }
         for delay, summary in zip(delays, summaries, strict=True)
     ]
-    known = [(each["delay"], each["iteration_time"]) for each in listed if each["iteration_time"]]
+    known = [
+        (entry["delay"], entry["iteration_time"]) for entry in listed if entry["iteration_time"]
+    ]
     if len(known) < FEWEST_DELAYS:
         reason = f"only {len(known)} of {len(listed)} runs have iteration times"
         return listed, {"kind": kind, "knee": None, "reason": reason}

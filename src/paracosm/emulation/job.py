@@ -155,13 +155,13 @@ def _signals_raise_interrupt() -> Iterator[None]:
         ours = [
             candidate for candidate in candidates if signal.getsignal(candidate) is signal.SIG_DFL
         ]
-    for each in ours:
-        signal.signal(each, signal.default_int_handler)
+    for our_signal in ours:
+        signal.signal(our_signal, signal.default_int_handler)
     try:
         yield
     finally:
-        for each in ours:
-            signal.signal(each, signal.SIG_DFL)
+        for our_signal in ours:
+            signal.signal(our_signal, signal.SIG_DFL)
 
 
 def _watch(job: _Job, on_records: Callable[[list[Record]], None]) -> int:

@@ -59,7 +59,7 @@ def take_turns(
         source = awaited_rank(messages, rank)
         if source is not None:
             seen.add(source)
-            waiting = [source, rank, *(each for each in waiting if each != source)]
+            waiting = [source, rank, *(other for other in waiting if other != source)]
         else:
             more = others() - seen
             seen |= more
@@ -135,7 +135,7 @@ class _Calls:
 
     @cached_property
     def collectives(self) -> list[Collective]:
-        return [each for each in self.counted if isinstance(each, Collective)]
+        return [call for call in self.counted if isinstance(call, Collective)]
 
     @cached_property
     def staged(self) -> set[tuple[int, ...]]:
@@ -185,21 +185,21 @@ class _Calls:
         sent: Counter[tuple[int, int]] = Counter()
         received: Counter[tuple[int, int]] = Counter()
         needs: dict[int, tuple[tuple[int, int], int]] = {}  # by the number of what is received
-        for each in self.counted:
-            if each.group != name:
+        for call in self.counted:
+            if call.group != name:
                 continue
-            if isinstance(each, Wait):
-                way, before = needs.get(each.number, ((0, 0), 0))
+            if isinstance(call, Wait):
+                way, before = needs.get(call.number, ((0, 0), 0))
                 if sent[way] < before:
                     return False
-            elif each.kind in MESSAGES and each.peer in members:
-                away = members.index(each.peer) - own
-                if each.kind == "send":
-                    sent[away % count, each.size] += 1
+            elif call.kind in MESSAGES and call.peer in members:
+                away = members.index(call.peer) - own
+                if call.kind == "send":
+                    sent[away % count, call.size] += 1
                 else:
-                    way = -away % count, each.size
+                    way = -away % count, call.size
                     received[way] += 1
-                    needs[each.number] = way, received[way]
+                    needs[call.number] = way, received[way]
         return sent == received and all(2 * away % count for away, _ in sent)
 
 

@@ -315,5 +315,5 @@ def _fits(kind: str, value: Any) -> bool:
         case "int":
             return type(value) is int and abs(value) < 2**63
         case "tuple[int, ...]":
-            return isinstance(value, list) and all(type(each) is int for each in value)
+            return isinstance(value, list) and all(type(item) is int for item in value)
     return type(value).__name__ == kind

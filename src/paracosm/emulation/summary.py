@@ -221,14 +221,17 @@ def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
     if not newest:
         return None
     last = newest.values()  # the last word on each real rank
-    sent, received = sum(each.sent for each in last), sum(each.received for each in last)
+    sent, received = (
+        sum(exchange.sent for exchange in last),
+        sum(exchange.received for exchange in last),
+    )
     moved = sent + received
-    cpu = max(each.cpu for each in last)
+    cpu = max(exchange.cpu for exchange in last)
     return {
         "cpu": cpu,
         "sent": sent,
         "received": received,
-        "messages": sum(each.messages for each in last),
+        "messages": sum(exchange.messages for exchange in last),
         # Of less it is what the start-up takes.
         "cpu_per_MB": cpu / (moved / MEGABYTE) if moved >= MEGABYTE else None,
     }

@@ -142,9 +142,9 @@ def _unknown(node: Node, where: str) -> InputError:
 
 
 def _lists(lists: Sequence[Sequence[int]], what: str) -> "Lists":
-    counts = np.array([len(each) for each in lists], dtype=np.int64)
+    counts = np.array([len(items) for items in lists], dtype=np.int64)
     offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    values = [value for each in lists for value in each]
+    values = [value for items in lists for value in items]
     return Lists(offsets, whole_numbers(values, what))
 
 

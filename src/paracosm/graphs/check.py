@@ -195,8 +195,8 @@ def in_issue_order(
     waiting = [len(wait) for wait in waits]
     followers: list[list[int]] = [[] for _ in waits]
     for row, before in enumerate(waits):
-        for each in before:
-            followers[each].append(row)
+        for earlier in before:
+            followers[earlier].append(row)
     ready = [(priority[row], row) for row, count in enumerate(waiting) if not count]
     heapq.heapify(ready)
     order = []
@@ -209,7 +209,7 @@ def in_issue_order(
                 heapq.heappush(ready, (priority[after], after))
     if len(order) < len(waits):
         offsets = np.concatenate(([0], np.cumsum([len(wait) for wait in waits], dtype=np.int64)))
-        wanted = np.array([each for before in waits for each in before], dtype=np.int64)
+        wanted = np.array([earlier for before in waits for earlier in before], dtype=np.int64)
         cycle = find_cycle(offsets, wanted)
         raise InputError(f"{where}: {cycle_message([label(row) for row in cycle])}{hint}")
     return order

@@ -218,7 +218,7 @@ def shapes_of(text: str) -> list[str]:
 def _shapes(value: Any) -> list[str]:
     if isinstance(value, TensorArgument):
         return ["x".join(map(str, value.shape)) or "scalar"]
-    return [shape for each in value for shape in _shapes(each)] if isinstance(value, list) else []
+    return [shape for item in value for shape in _shapes(item)] if isinstance(value, list) else []
 
 
 def _encode(value: Any) -> Any:
@@ -234,13 +234,13 @@ def _encode(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, list | tuple):
-        return [_encode(each) for each in value]
+        return [_encode(item) for item in value]
     return value
 
 
 def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decode(each) for each in value]
+        return [_decode(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "tensor" in value:

@@ -139,7 +139,7 @@ def _durations(job: Job) -> Ints:
         (program, speed): picoseconds(job.programs[program], speed, job.names)
         for program, speed in dict.fromkeys(of_rank)
     }
-    return np.concatenate([np.zeros(0, dtype=np.int64), *(known[each] for each in of_rank)])
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(known[template] for template in of_rank)])
 
 
 def _resources(job: Job, programs: list[Program], rank: Ints) -> tuple[Codes, Codes]:

@@ -189,7 +189,7 @@ def _on_labels(name: str, loss: Any, batch: int, classes: int | None) -> Callabl
 
 
 def _examples(inputs: tuple[Any, ...], otherwise: int) -> int:
-    tensors = (each for each in inputs if isinstance(each, Tensor) and each.dim())
+    tensors = (tensor for tensor in inputs if isinstance(tensor, Tensor) and tensor.dim())
     first = next(tensors, None)
     return otherwise if first is None else len(first)
 

@@ -215,7 +215,9 @@ def check_fits(model: str, data: str, shape: tuple[int, ...] | None) -> None:
         )
     why = None if shape is None else about.obstacle(shape)
     if why is not None:
-        fitting = (name for name, each in DATA_SETS.items() if about.obstacle(each.shape) is None)
+        fitting = (
+            name for name, data_set in DATA_SETS.items() if about.obstacle(data_set.shape) is None
+        )
         raise InputError(
             f'model {about.name} {why}, and "{data}" has {written(shape or ())}: choose other data '
             f"({', '.join(fitting)} or your own), or from {_models_for(shape)}"

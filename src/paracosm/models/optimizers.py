@@ -51,7 +51,7 @@ class Optimizer:
         known = [name for name in inspect.signature(kind).parameters if name != "params"]
         for name in self.options:
             if name not in known:
-                valid = [each for each in known if each not in _ELSEWHERE]
+                valid = [name for name in known if name not in _ELSEWHERE]
                 raise unknown(f"option of {self.name}", name, valid)
         try:
             made: torch.optim.Optimizer

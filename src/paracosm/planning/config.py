@@ -89,7 +89,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     algorithm: Annotated[
         tuple[InstanceOf[Algorithm], ...],
         BeforeValidator(_algorithms),
-        PlainSerializer(lambda value: [str(each) for each in value], return_type=list[str]),
+        PlainSerializer(lambda value: [str(item) for item in value], return_type=list[str]),
     ] = Field(
         (parse_algorithm("asgd"),), description='algorithms to compare: "asgd, ssgd, ssp(slack=3)"'
     )

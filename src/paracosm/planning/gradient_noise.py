@@ -65,7 +65,7 @@ def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[Gra
                 pending = [
                     numerics.request(other, parameters) for other in range(1, 1 + MINIBATCHES)
                 ]
-                gradients = [each.result().gradient for each in pending]
+                gradients = [future.result().gradient for future in pending]
                 squares = [float(gradient.double().square().sum()) for gradient in gradients]
                 mean = sum(gradient.double() for gradient in gradients) / MINIBATCHES
                 noises.append(estimate_noise(squares, float(mean.square().sum()), size))

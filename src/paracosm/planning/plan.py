@@ -330,7 +330,11 @@ def _tuned(
         design: candidate for design, candidate in candidates.items() if design.workers == workers
     }
     best = compared.fastest(workers)
-    spent = sum(each.outcomes[seeds[0]].spent for each in own.values() if seeds[0] in each.outcomes)
+    spent = sum(
+        candidate.outcomes[seeds[0]].spent
+        for candidate in own.values()
+        if seeds[0] in candidate.outcomes
+    )
     return TunedWorkers(
         workers=workers,
         design=None if best is None else list(candidates).index(best),

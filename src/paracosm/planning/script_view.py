@@ -164,7 +164,7 @@ VIEW = View(
     name=lambda known: Path(str(known["script"])).name if known.get("script") else None,
     subject=lambda known: ", ".join(known["hardware"]) if known.get("hardware") else None,
     remarks=lambda summary: {
-        _name(each): each.failure for each in summary.get("designs") or () if each.failure
+        _name(script): script.failure for script in summary.get("designs") or () if script.failure
     },
     tables=_tables,
 )

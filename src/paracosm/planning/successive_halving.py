@@ -167,14 +167,14 @@ def _groups(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 def _keep_fast(candidates: Sequence[Candidate], seed: int) -> None:
     """Drop designs that reached the target but are best for no number of workers."""
     reached = [candidate for candidate in candidates if candidate.verdict == "reached"]
-    time = {id(each): each.outcomes[seed].time_or_never for each in reached}
-    for each in reached:
-        own = [time[id(o)] for o in reached if o.design.workers == each.design.workers]
-        fewer = [o for o in reached if o.design.workers <= each.design.workers]
+    time = {id(candidate): candidate.outcomes[seed].time_or_never for candidate in reached}
+    for candidate in reached:
+        own = [time[id(o)] for o in reached if o.design.workers == candidate.design.workers]
+        fewer = [o for o in reached if o.design.workers <= candidate.design.workers]
         best = min(fewer, key=lambda other: time[id(other)])
-        if time[id(each)] > min(own) and time[id(each)] > SLOWER * time[id(best)]:
-            each.drop(
+        if time[id(candidate)] > min(own) and time[id(candidate)] > SLOWER * time[id(best)]:
+            candidate.drop(
                 "slow",
-                f"there after {format_duration(time[id(each)])}; {best.design} needs "
+                f"there after {format_duration(time[id(candidate)])}; {best.design} needs "
                 f"{format_duration(time[id(best)])}",
             )

@@ -94,7 +94,7 @@ def _shardings(replicas: int, near: int) -> list[tuple[str, int]]:
 
 
 def _divisors(number: int, most: int) -> list[int]:
-    return [each for each in range(1, min(number, most) + 1) if number % each == 0]
+    return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]
 
 
 def check_divisible(model: Transformer, workers: int, machine: int, examples: int) -> None:

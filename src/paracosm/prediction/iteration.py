@@ -211,7 +211,9 @@ def _interval(
     ends = []
     for end, factor in ((low, 1 - common), (high, 1 + common)):
         moved = np.unique(part[end != duration])
-        gains = [makespan(np.where(part == each, end, duration)) - base for each in moved]
+        gains = [
+            makespan(np.where(part == moved_part, end, duration)) - base for moved_part in moved
+        ]
         if common > 0:
             gains.append(makespan(duration * max(factor, 0.0)) - base)
         ends.append(math.sqrt(sum(gain * gain for gain in gains)))

@@ -266,10 +266,10 @@ def _equal_ranks(
     found = [
         replace(
             group[0],
-            ranks=tuple(sorted(rank for each in group for rank in each.ranks)),
+            ranks=tuple(sorted(rank for same_rank in group for rank in same_rank.ranks)),
             label=min(group, key=lambda each: each.ranks[0]).label,
             peak_memory=max(
-                (p for each in group if (p := each.peak_memory) is not None), default=None
+                (p for same_rank in group if (p := same_rank.peak_memory) is not None), default=None
             ),
         )
         for group in groups.values()

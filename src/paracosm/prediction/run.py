@@ -111,15 +111,15 @@ def ranked_strategies(search: Search, most: int) -> list[RankedStrategy]:
     """Return the best strategies of a search, as a summary has them."""
     return [
         RankedStrategy(
-            strategy=str(each.candidate.strategy),
-            micro_batch=each.candidate.micro_batch,
-            examples=each.candidate.examples,
-            iteration_time=each.iteration_time,
-            peak_memory=each.peak_memory,
-            limit=max(each.causes, key=lambda cause: each.causes[cause]),
-            causes=each.causes,
+            strategy=str(strategy.candidate.strategy),
+            micro_batch=strategy.candidate.micro_batch,
+            examples=strategy.candidate.examples,
+            iteration_time=strategy.iteration_time,
+            peak_memory=strategy.peak_memory,
+            limit=max(strategy.causes, key=lambda cause: strategy.causes[cause]),
+            causes=strategy.causes,
         )
-        for each in search.ranked[:most]
+        for strategy in search.ranked[:most]
     ]
 
 

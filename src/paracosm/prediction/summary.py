@@ -95,7 +95,9 @@ def per_step(examples: float | None, batch: int | None) -> float | None:
 
 
 def _estimated(prediction: Prediction) -> int:
-    codes = [SOURCES.index(each) for each in SOURCES if each not in ("exact", "recorded", "none")]
+    codes = [
+        SOURCES.index(source) for source in SOURCES if source not in ("exact", "recorded", "none")
+    ]
     return len(np.unique(prediction.graph.op[np.isin(prediction.source, codes)]))
 
 

@@ -87,7 +87,7 @@ NONE = Correction()
 
 def class_of(name: str, phase: str = "forward") -> str:
     """Return the class of an op by its name ("aten.mm.default") and the phase that it runs in."""
-    found = next((each for each, pattern in PATTERNS if pattern.search(name)), "elementwise")
+    found = next((kind for kind, pattern in PATTERNS if pattern.search(name)), "elementwise")
     updates = phase == "optimizer" and found not in COUNTED
     return "optimizer" if updates else found
 
@@ -104,7 +104,7 @@ def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
     it by default (`torch.backends.cudnn.allow_tf32`); products of matrices do not.
     """
     values = decode_arguments(op.arguments)[0] if op.arguments else []
-    tensors = [each for each in _flat(values) if isinstance(each, TensorArgument)]
+    tensors = [value for value in _flat(values) if isinstance(value, TensorArgument)]
     names = [tensor.dtype for tensor in tensors if "float" in tensor.dtype]
     dtype = (names or ["float32"])[0].partition("_")[0]
     if dtype == "float32" and class_of(op.name) == "convolution" and "tfloat32" in device_dtypes:
@@ -113,7 +113,7 @@ def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
 
 
 def _flat(values: Sequence[object]) -> list[object]:
-    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
 def durations_on(
@@ -202,7 +202,9 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
     hardware.device.peak(dtype)  # refuses numbers that it does not multiply
     clock = sustained(hardware.device)
     arguments, named = decode_arguments(op.arguments) if op.arguments else ([], {})
-    shapes = [each.shape for each in _flat(arguments) if isinstance(each, TensorArgument)]
+    shapes = [
+        argument.shape for argument in _flat(arguments) if isinstance(argument, TensorArgument)
+    ]
     if kind == "attention":
         sizes = _attention_sizes(op, shapes)
         if sizes is None:

@@ -86,10 +86,10 @@ def environment_of(path: Path, hardware: Hardware, *, strict: bool = False) -> E
     held = environments_in(path)
     names = hardware.device.reported_as
     kind = "cpu" if hardware.device.kind == "cpu" else "cuda"
-    named = [each for each in held if any(name in each[0].hardware for name in names)]
+    named = [entry for entry in held if any(name in entry[0].hardware for name in names)]
     if not names and strict:
-        named = [each for each in held if each[0].device == kind]
-        here = [each for each in named if processor_name() in each[0].hardware]
+        named = [entry for entry in held if entry[0].device == kind]
+        here = [entry for entry in named if processor_name() in entry[0].hardware]
         named = here if kind == "cpu" and here else named
     if not named and held and (strict or len(held) > 1):
         raise InputError(

@@ -32,7 +32,9 @@ def new_memory(graph: Graph) -> Ints:
         for number in freed.get(len(graph), ()):  # those that outlived the step before
             heap.free(number)
         for node in sorted({*made, *freed} - {len(graph)}):
-            found[node] = sum(heap.allocate(each, sizes[each]) for each in made.get(node, ()))
+            found[node] = sum(
+                heap.allocate(storage, sizes[storage]) for storage in made.get(node, ())
+            )
             for number in freed.get(node, ()):
                 heap.free(number)
     return found

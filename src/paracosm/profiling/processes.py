@@ -120,7 +120,7 @@ class Processes:
                     return [found[number] for number in awaited]
                 ready = selector.select(deadline - time.monotonic())
                 if not ready:
-                    late = next(each for each in awaited if each not in found)
+                    late = next(number for number in awaited if number not in found)
                     raise WorkerError(
                         f"{self._names[late]} did not answer within "
                         f"{seconds + self._timeout:g} s ({what})"

@@ -101,7 +101,7 @@ def memory_of(op: Op) -> int:
 
 def _bytes(value: Any, op: Op) -> int:
     if isinstance(value, list):
-        return sum(_bytes(each, op) for each in value)
+        return sum(_bytes(item, op) for item in value)
     if not isinstance(value, TensorArgument):
         return 0
     dtype = getattr(torch, value.dtype, None)
@@ -127,7 +127,7 @@ def _arguments(op: Op) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _is_view(operator: torch._ops.OpOverload) -> bool:
-    returned = [each.alias_info for each in operator._schema.returns]
+    returned = [returned_value.alias_info for returned_value in operator._schema.returns]
     if str(operator.overloadpacket) == "aten._unsafe_view":  # its schema denies it
         return True
     return bool(returned) and all(alias and not alias.is_write for alias in returned)
@@ -170,7 +170,7 @@ class _Maker:
             return self._tensor(value, bound if isinstance(bound, int) else None)
         if isinstance(value, list):
             bounds = bound if isinstance(bound, list) else [bound] * len(value)
-            return [self.make(each, its) for each, its in zip(value, bounds, strict=True)]
+            return [self.make(item, its) for item, its in zip(value, bounds, strict=True)]
         if isinstance(value, dict):  # of one name: a dtype, a memory format or a layout
             ((kind, name),) = value.items()
             if kind not in ("dtype", "memory_format", "layout"):

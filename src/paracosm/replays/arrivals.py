@@ -147,7 +147,7 @@ def lateness_of(arrivals: Arrivals) -> Lateness | None:
             rank=rank,
             last=int(own.sum()),
             collectives=met,
-            steps=sum(each == rank for each in worst.values()),
+            steps=sum(worst_rank == rank for worst_rank in worst.values()),
             lateness=float(late[own].sum()),
             mean=float(late[own].mean()) if own.any() else 0.0,
             most=float(late[own].max(initial=0.0)),

@@ -114,7 +114,7 @@ def _delayed(
 
 def _name(trace: KinetoTrace, spans: DeviceSpans, lane: int) -> str:
     """With its device where there are several."""
-    devices = {trace.lanes[each].owner for each in set(spans.stream.tolist())}
+    devices = {trace.lanes[stream].owner for stream in set(spans.stream.tolist())}
     what = trace.lanes[lane]
     return what.name if len(devices) == 1 else f"device {what.owner} {what.name}"
 

@@ -87,7 +87,7 @@ def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
     breakdowns = tuple(
         Breakdown(
             *(
-                sum(by * getattr(each, name) for by, each in zip(share, own, strict=True))
+                sum(by * getattr(part, name) for by, part in zip(share, own, strict=True))
                 for name in names
             )
         )

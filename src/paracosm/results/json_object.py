@@ -100,11 +100,11 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
             next(argument for argument in arguments if argument is not NoneType), value, where
         )
     if origin is Sequence and isinstance(value, list | tuple):
-        return [_typed(arguments[0], each, where) for each in value]
+        return [_typed(arguments[0], item, where) for item in value]
     if isinstance(value, Mapping):
         below = where and f"{where}."
         if origin is Mapping:
-            return {key: _typed(arguments[1], each, below + key) for key, each in value.items()}
+            return {key: _typed(arguments[1], item, below + key) for key, item in value.items()}
         if isinstance(kind, type) and issubclass(kind, JsonObject):
             return value if isinstance(value, kind) else kind.from_dict(value, below)
     elif origin is Literal or (

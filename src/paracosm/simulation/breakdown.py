@@ -137,7 +137,7 @@ def job_timeline(
     for rank in ranks:
         tasks, program = schedule.tasks_of(rank), job.programs[job.program[rank]]
         arrive, begin, end = (
-            each[tasks] for each in (schedule.arrive, schedule.begin, schedule.end)
+            times[tasks] for times in (schedule.arrive, schedule.begin, schedule.end)
         )
         sent = np.clip(np.nan_to_num(_departures(schedule, rank)), arrive, end)
         begin = np.where(program.kind == RECEIVE, sent, begin)

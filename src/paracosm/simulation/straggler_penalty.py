@@ -47,7 +47,7 @@ def with_straggler_penalty(played: Played, order: "StoredOrder", duration_cv: fl
     _propagate(order, folding, mean, variance, begin, end, spread, shared, met)
     collective = order.arrival_of >= 0
     arrive = np.where(collective, end[order.arrival_of], begin[order.end_of])
-    picos = [np.rint(each * 1e12).astype(np.int64) for each in (arrive, begin, end)]
+    picos = [np.rint(seconds * 1e12).astype(np.int64) for seconds in (arrive, begin, end)]
     return replace(
         played, arrive=picos[0], begin=picos[1][order.end_of], end=picos[2][order.end_of]
     )

@@ -108,7 +108,9 @@ def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: F
         communication: begin and end of each operation, shape (n, 2), seconds.
         waits: begin and end of each wait, shape (m, 2), seconds; they may overlap.
     """
-    under_way, waited = (_covered_between(begin, end, each) for each in (communication, waits))
+    under_way, waited = (
+        _covered_between(begin, end, intervals) for intervals in (communication, waits)
+    )
     # Of two sets of instants: what both hold is what each holds less what one of them holds.
     either = _covered_between(begin, end, np.concatenate([communication, waits]))
     both = np.clip(under_way + waited - either, 0.0, np.minimum(under_way, waited))

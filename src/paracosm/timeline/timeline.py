@@ -222,15 +222,15 @@ class Timeline:
         for batch in table.to_batches(_ROWS):
             timeline._add(batch)
         times = timeline.spans.begin, timeline.spans.end, timeline.counters.time
-        if not all((np.abs(each) < _LATEST).all() for each in times):  # which a NaN fails
+        if not all((np.abs(column) < _LATEST).all() for column in times):  # which a NaN fails
             raise InputError(f"{path}: a damaged timeline: a time is no number of seconds")
         return timeline
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:
         is_span = numbers_in(batch.column("resource").is_valid())
-        node, resource, name = (_labels(batch.column(each)) for each in _COLUMNS[:3])
+        node, resource, name = (_labels(batch.column(column)) for column in _COLUMNS[:3])
         begin, end, flow, value = (
-            numbers_in(batch.column(each), empty=math.nan) for each in _COLUMNS[3:]
+            numbers_in(batch.column(column), empty=math.nan) for column in _COLUMNS[3:]
         )
         labels = node[is_span], resource[is_span], name[is_span]
         self.extend(*labels, begin[is_span], end[is_span], flow[is_span])

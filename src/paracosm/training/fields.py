@@ -162,7 +162,7 @@ def _read_batches(value: Any) -> Any:
 BatchesOf = Annotated[
     tuple[BatchOf, ...],
     BeforeValidator(_read_batches),
-    PlainSerializer(lambda given: [str(each) for each in given]),
+    PlainSerializer(lambda given: [str(item) for item in given]),
 ]
 """A field of a configuration."""
 
@@ -178,22 +178,24 @@ def batches_of(
     """
     found = [batch] * count
     said: set[int] = set()
-    for each in different:
-        if each.who != who:
+    for batch_of in different:
+        if batch_of.who != who:
             what = "are workers" if who == "worker" else "share the workers"
-            raise InputError(f'batch_of "{each}": clients {what} here: write {who} 3: 64')
-        if each.last >= count:
+            raise InputError(f'batch_of "{batch_of}": clients {what} here: write {who} 3: 64')
+        if batch_of.last >= count:
             raise InputError(
-                f'batch_of "{each}": there are {who}s 0 to {count - 1:,}, not {each.last:,}'
+                f'batch_of "{batch_of}": there are {who}s 0 to {count - 1:,}, not {batch_of.last:,}'
             )
-        if each.batch == batch:
-            raise InputError(f'batch_of "{each}": this is the batch of all {who}s: leave it out')
-        own = range(each.first, each.last + 1)
+        if batch_of.batch == batch:
+            raise InputError(
+                f'batch_of "{batch_of}": this is the batch of all {who}s: leave it out'
+            )
+        own = range(batch_of.first, batch_of.last + 1)
         if not said.isdisjoint(own):
-            raise InputError(f'batch_of "{each}": a {who} has two sizes')
+            raise InputError(f'batch_of "{batch_of}": a {who} has two sizes')
         said.update(own)
         for worker in own:
-            found[worker] = each.batch
+            found[worker] = batch_of.batch
     return found
 
 

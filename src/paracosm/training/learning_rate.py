@@ -255,7 +255,7 @@ def parse_schedule(text: str) -> Schedule:
     known = [field.name for field in fields(kind) if field.default is not MISSING]
     values = {key: _number(name, key, text) for key, text in bind(name, (), named, known).items()}
     if name == "step":
-        milestones = tuple(_number(name, "a milestone", each) for each in positional)
+        milestones = tuple(_number(name, "a milestone", milestone) for milestone in positional)
         return Step(milestones, **values)
     if positional:
         raise InputError(f"{name}: name its parameters, as in {name}(updates=3000)")

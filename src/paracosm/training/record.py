@@ -379,7 +379,7 @@ class MovingAverage:
             self.value = parameters
         elif isinstance(parameters, tuple):
             pairs = zip(old, parameters, strict=True)
-            self.value = tuple(torch.lerp(each, new, weight) for each, new in pairs)
+            self.value = tuple(torch.lerp(average, new, weight) for average, new in pairs)
         else:
             self.value = torch.lerp(old, parameters, weight)
 

@@ -239,9 +239,9 @@ class Catalogue(BaseModel):
                 ("outer", "interconnect", (node.outer,), self.interconnects),
                 ("host", "host", (node.host,), self.hosts),
             ):
-                for each in names:
-                    if each is not None and each not in known:
-                        problem = unknown(kind, each, known)
+                for title in names:
+                    if title is not None and title not in known:
+                        problem = unknown(kind, title, known)
                         raise InputError(f"{where}: nodes.{name}.{key}: {problem}")
 
 

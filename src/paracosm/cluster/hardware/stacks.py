@@ -267,7 +267,9 @@ def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
                 raise InputError(f"{where}: stacks.{name}.measured: {problem}")
             for op_class in measured.ops:
                 if op_class not in OP_CLASSES or op_class.startswith("tensor "):
-                    known = [each for each in OP_CLASSES if not each.startswith("tensor ")]
+                    known = [
+                        op_class for op_class in OP_CLASSES if not op_class.startswith("tensor ")
+                    ]
                     problem = unknown("class of ops", op_class, known)
                     raise InputError(f"{where}: stacks.{name}.measured.{device}.ops: {problem}")
     return found

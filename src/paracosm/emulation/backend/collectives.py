@@ -50,10 +50,10 @@ class Collectives:
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         outputs = _as_list(output_tensors)
         library = self._check("reduce_scatter", outputs, chain(*lists), _op(opts))
-        if library == "gloo" and any(len(each) != self._ranks for each in lists):
+        if library == "gloo" and any(len(tensors) != self._ranks for tensors in lists):
             raise RuntimeError("invalid input tensor list size, must be world size")
         inputs = self._of_all("reduce_scatter", lists)
-        own = [each[self._member.rank] for each in lists]
+        own = [tensors[self._member.rank] for tensors in lists]
         return self._reduced_parts(outputs, inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(

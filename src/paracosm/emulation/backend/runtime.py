@@ -242,7 +242,7 @@ class Runtime(GroupRuntime):
         if device == "cuda":
             assert first is not None
             late = entered - asked
-            fills = [each for each in (fill, on_end) if each is not None]
+            fills = [function for function in (fill, on_end) if function is not None]
             fill = partial(call_all, fills) if fills else None  # a stream waits for nobody
             return self._streams_of(first.device).run(
                 *(pool, count, late, cost, inputs, outputs, fill),
@@ -294,11 +294,11 @@ class Runtime(GroupRuntime):
     def record_ended(self, now: float) -> None:
         """Record what has ended by an instant; before that, its end may still move."""
         with self._lock:
-            ended = [each for each in self._under_way if each.span.done <= now]
+            ended = [work for work in self._under_way if work.span.done <= now]
             if ended:
-                self._under_way = deque(each for each in self._under_way if each not in ended)
-        for each in ended:
-            each.record(each.span.done)
+                self._under_way = deque(work for work in self._under_way if work not in ended)
+        for work in ended:
+            work.record(work.span.done)
 
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)

@@ -113,9 +113,9 @@ class RecordingRuntime(GroupRuntime):
             self._keep_values(kind, other, inputs, outputs, len(member.members), fill)
         else:
             with _disable_current_modes():
-                for each in (fill, on_end):
-                    if each is not None:
-                        each()
+                for function in (fill, on_end):
+                    if function is not None:
+                        function()
                 self._pass_on(kind, other, inputs, outputs)
         return RecordedWork(self, number, outputs, is_on_device, peer)
 
@@ -348,7 +348,7 @@ class FunctionalCollectives:
             return AsyncCollectiveTensor(args[0])  # which is waited for when it is used
         with device.fake:
             result = func(*args, **kwargs)
-        outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
+        outputs = [tensor for tensor in tree_flatten(result)[0] if isinstance(tensor, FakeTensor)]
         for output in outputs:
             device.memory.see(output, "collectives")
         kind = next((kind for kind in _KINDS if name.startswith(kind)), None)
@@ -358,7 +358,7 @@ class FunctionalCollectives:
         given = dict(zip(declared, args, strict=False)) | kwargs
         group: Any = c10d._resolve_process_group(given["group_name"])  # type: ignore[attr-defined]
         first = given[declared[0]]
-        inputs = [each for each in tree_flatten(first)[0] if isinstance(each, Tensor)]
+        inputs = [tensor for tensor in tree_flatten(first)[0] if isinstance(tensor, Tensor)]
         sized = outputs if kind == "all_gather" else inputs
         size = sum(map(_bytes, sized))
         if kind == "all_to_all":

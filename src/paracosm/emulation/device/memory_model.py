@@ -154,7 +154,10 @@ def _modules(recording: Recording, at: int) -> list[ModuleUse]:
     uses = [
         ModuleUse(name, count, int(state), int(rest))
         for name, count, state, rest in zip(
-            [*names, _OUTSIDE], [*counts, 1], *(each.tolist() for each in sums), strict=True
+            [*names, _OUTSIDE],
+            [*counts, 1],
+            *(of_module.tolist() for of_module in sums),
+            strict=True,
         )
         if state or rest
     ]

@@ -186,7 +186,7 @@ def _time(
     picked = chosen[rows]
     is_op = picked & ((kind == OP) | (kind == COPY))
     lanes = lanes_of(recording)
-    calls = (recording.calls[each] for each in code[picked & (kind == COLLECTIVE)].tolist())
+    calls = (recording.calls[number] for number in code[picked & (kind == COLLECTIVE)].tolist())
     within = (call for call in calls if lanes[call.group] != COMMUNICATION)
     return float(seconds[code[is_op]].sum()) + sum(map(seconds_of, within))
 

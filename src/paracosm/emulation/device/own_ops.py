@@ -73,8 +73,8 @@ class OwnOps:
                 f'(torch.library.register_fake("{name}")),'
             ) from error
         flat = tree_flatten((args, kwargs))[0]
-        inputs = [each for each in flat if isinstance(each, FakeTensor)]
-        outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
+        inputs = [value for value in flat if isinstance(value, FakeTensor)]
+        outputs = [value for value in tree_flatten(result)[0] if isinstance(value, FakeTensor)]
         for output in outputs:
             self._device.memory.see(output, "activations")
         written = [
@@ -100,8 +100,8 @@ class OwnOps:
     def _record(self, name: str, inputs: Sequence[Any], written: Sequence[Any]) -> None:
         device = self._device
         arguments = [
-            TensorArgument(tuple(each.shape), str(each.dtype).removeprefix("torch."))
-            for each in inputs
+            TensorArgument(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            for tensor in inputs
         ]
         read, wrote = (
             sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -200,7 +200,9 @@ def _mark_iterations(
         device.in_optimizer += 1
         if graph is not None:
             graph.meet(optimizer)
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         for parameter in parameters:
             module = device.modules.of_parameter(parameter)
             memory.call([parameter], "parameters", module)

@@ -376,7 +376,7 @@ class _Rank:
             elif kind == EVENT:
                 self._wait(HOST, self._events.get(number, []))
             elif kind == DEVICE:
-                self._wait(HOST, [row for each in list(self._last) for row in self._done(each)])
+                self._wait(HOST, [row for lane in list(self._last) for row in self._done(lane)])
         return self._on_host("iteration", 0.0)
 
     def _done(self, stream: int) -> list[int]:

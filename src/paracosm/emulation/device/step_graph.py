@@ -339,7 +339,7 @@ def _placed(dependencies: Iterable[int], place: Mapping[int, int], own: int) -> 
 def _on_device(values: Iterable[Any]) -> list[Tensor]:
     """Return the tensors on the device; of those that are spread over ranks, the own part."""
     local = (getattr(value, "_local_tensor", value) for value in values)
-    return [each for each in local if isinstance(each, FakeTensor)]
+    return [value for value in local if isinstance(value, FakeTensor)]
 
 
 def _key(tensor: Tensor) -> tuple[int, int]:

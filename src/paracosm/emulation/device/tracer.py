@@ -92,7 +92,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.writer.sharing = max(self.writer.sharing, _ranks_with_equal(args[1]))
             return NotImplemented  # a DTensor or the like turns into ops on plain tensors
         flat = tree_flatten((args, kwargs))[0]
-        fakes = [each for each in flat if isinstance(each, FakeTensor)]
+        fakes = [value for value in flat if isinstance(value, FakeTensor)]
         device = kwargs.get("device")
         to_device = device is not None and torch.device(device).type == "cuda"
         if to_device and self._device.kind == "cpu":
@@ -114,7 +114,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if any(isinstance(each, Tensor) and not isinstance(each, FakeTensor) for each in flat):
+        if any(isinstance(value, Tensor) and not isinstance(value, FakeTensor) for value in flat):
             args, kwargs = tree_map_only(Tensor, _alias, (args, kwargs))
         return self._run(func, args, kwargs)
 
@@ -197,7 +197,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         flat = tree_flatten((args, kwargs))[0]
         if not name.startswith("flex_attention") or not any(
-            isinstance(each, FakeTensor) for each in flat
+            isinstance(value, FakeTensor) for value in flat
         ):
             return func(*args, **kwargs)
         device = self._device
@@ -218,12 +218,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = (output, sums, query.new_empty(0, dtype=torch.float32))
         for tensor in made:
             device.memory.see(tensor, device.kind_of_memory)
-        read = sum(each.numel() * each.element_size() for each in (query, key, value))
+        read = sum(tensor.numel() * tensor.element_size() for tensor in (query, key, value))
         written = sum(tensor.numel() * tensor.element_size() for tensor in made)
         arguments = encode_arguments(
             [
-                TensorArgument(tuple(each.shape), str(each.dtype).removeprefix("torch."))
-                for each in (query, key, value)
+                TensorArgument(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+                for tensor in (query, key, value)
             ],
             {},
         )

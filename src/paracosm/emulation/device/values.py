@@ -86,7 +86,7 @@ class Values:
         if name in _KEEP_THEIRS or name in ALLOCATE or func.is_view:
             return  # a view shares what is known of its storage
         flat = tree_flatten((args, kwargs))[0]
-        inputs = [each for each in flat if isinstance(each, FakeTensor)]
+        inputs = [value for value in flat if isinstance(value, FakeTensor)]
         written = mutated if name in _OVERWRITES or func._overloadname.endswith("out") else ()
         read = [tensor for tensor in inputs if all(tensor is not other for other in written)]
         if name not in _SPECIAL and (
@@ -122,20 +122,20 @@ class Values:
             self.mask(read[0])
         if torch.Tag.nondeterministic_seeded in func.tags:
             return False
-        if any(known.mirror_of(each) is None for each in read):
+        if any(known.mirror_of(tensor) is None for tensor in read):
             return False
-        if read and all(known.fill_of(each) is not None for each in read):
+        if read and all(known.fill_of(tensor) is not None for tensor in read):
             is_alike = torch.Tag.pointwise in func.tags or name in _ONE_OF_MANY
             if is_alike and self._filled(func, args, kwargs, outputs, read):
                 return True
-        values = [known.value_of(each) for each in read]
+        values = [known.value_of(tensor) for tensor in read]
         if any(value is None for value in values):
             return False
-        origins = [self.origin(each) for each in read]
+        origins = [self.origin(tensor) for tensor in read]
         origin = next(filter(None, origins), "")
         if name in ("aten.eq", "aten.ne") and _compares_with_data(read, origins):
             origin = CLASSES
-        if any(each.numel() > _most(each, origin) for each in (*read, *outputs)):
+        if any(tensor.numel() > _most(tensor, origin) for tensor in (*read, *outputs)):
             return False
         return _computed(func, name, args, kwargs, outputs, mutated, origin)
 
@@ -153,7 +153,7 @@ class Values:
             result = _on_host(func, args, kwargs, lambda tensor: _one(tensor).clone())
         except Exception:  # one number has no dimension along which to reduce
             return False
-        results = [each for each in tree_flatten(result)[0] if isinstance(each, Tensor)]
+        results = [tensor for tensor in tree_flatten(result)[0] if isinstance(tensor, Tensor)]
         if len(results) != len(outputs):
             return False
         for output, value in zip(outputs, results, strict=True):
@@ -308,13 +308,13 @@ def _computed(
         result = _on_host(func, args, kwargs, value)
     except Exception:  # an op that the host lacks, or that the CPU refuses
         return False
-    results = [each for each in tree_flatten(result)[0] if isinstance(each, Tensor)]
+    results = [tensor for tensor in tree_flatten(result)[0] if isinstance(tensor, Tensor)]
     for tensor in mutated:
         known.settle(tensor, origin)
     if len(results) != len(outputs):
         return True
     inputs = filter(_is_fake, tree_flatten((args, kwargs))[0])
-    shared = {each.untyped_storage()._cdata for each in inputs}
+    shared = {tensor.untyped_storage()._cdata for tensor in inputs}
     for output, tensor in zip(outputs, results, strict=True):
         if output.untyped_storage()._cdata not in shared and tensor.shape == output.shape:
             known.write(output, tensor, origin, _most(output, origin))

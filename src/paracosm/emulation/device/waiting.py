@@ -123,7 +123,7 @@ def _leaves(condition: ast.If, loop: ast.AST) -> bool:
     if any(isinstance(node, ast.Return) for node in _of_loop(condition)):
         return True
     inner = [node for node in _of_loop(loop) if isinstance(node, _LOOPS)]
-    breaks_of_others = {id(node) for each in inner for node in _of_loop(each)}
+    breaks_of_others = {id(node) for loop in inner for node in _of_loop(loop)}
     return any(
         isinstance(node, ast.Break) and id(node) not in breaks_of_others
         for node in _of_loop(condition)
@@ -139,4 +139,4 @@ def _targets(node: Any) -> set[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

@@ -118,9 +118,9 @@ class CostTable:
 
     def _group(self, group: Any, now: float) -> None:
         name = group["name"].decode()
-        for each in self._rank_records.more():
-            if isinstance(each, Group):
-                self._members[each.name] = each.members
+        for record in self._rank_records.more():
+            if isinstance(record, Group):
+                self._members[record.name] = record.members
         if name not in self._members and group["ranks"] == self._world:
             self._members[name] = tuple(range(self._world))
         if name not in self._members:

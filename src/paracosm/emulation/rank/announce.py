@@ -192,7 +192,7 @@ class _Announcing:
         group: Any = dist.ProcessGroup.unbox(boxed)
         rank, size = group.rank(), group.size()
         members = dist.get_process_group_ranks(group)
-        real = [member for member, each in enumerate(members) if each in self._real]
+        real = [member for member, rank in enumerate(members) if rank in self._real]
         parents = {member: parent_in_broadcast(size, root, member) for member in real}
         if any(parent not in (None, *real) for parent in parents.values()) and rank == (
             root if root in real else real[0]

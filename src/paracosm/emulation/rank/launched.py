@@ -167,7 +167,7 @@ def launch_from(environment: Mapping[str, str], script: str) -> Launch:
         )
     _check_first_start(environment)
     if "what_if" in given:
-        given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
+        given["what_if"] = [text.strip() for text in given["what_if"].split(";") if text.strip()]
     given["script"] = script if Path(script).is_file() else "module:__main__"
     config = validated(EmulateConfig, given, "environment")
     if config.nccl:

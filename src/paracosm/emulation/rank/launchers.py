@@ -67,7 +67,11 @@ def _run_one_of_processes(rank: int, sizes: set[int], say: Callable[[str], None]
     held: list[Any] = []
 
     def start(process: Any) -> None:
-        given = [each for each in (*process._args, *process._kwargs.values()) if type(each) is int]
+        given = [
+            argument
+            for argument in (*process._args, *process._kwargs.values())
+            if type(argument) is int
+        ]
         size = max(sizes & set(given), default=0)
         theirs = getattr(process._target, "__module__", "").startswith("torch.")
         if theirs or dist.is_initialized() or len(held) not in given or not size:

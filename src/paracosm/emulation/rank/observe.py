@@ -119,11 +119,11 @@ def _tensors(output: Any) -> Iterator[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, (list, tuple)):
-        for each in output:
-            yield from _tensors(each)
+        for part in output:
+            yield from _tensors(part)
     elif isinstance(output, Mapping):
-        for each in output.values():
-            yield from _tensors(each)
+        for part in output.values():
+            yield from _tensors(part)
     elif dataclasses.is_dataclass(output):
         for field in dataclasses.fields(output):
             yield from _tensors(getattr(output, field.name))

@@ -33,11 +33,11 @@ def watch_steps(rank: int, now: Callable[[], float], note: Callable[[PipelineSte
                 and (stage.is_last or gives == 1)
             ):
                 ranks = tuple(map(stage._resolve_peer_global_rank, range(stage.num_stages)))
-                times = (sum(each) / (len(each) or 1) for each in took.values())
+                times = (sum(seconds) / (len(seconds) or 1) for seconds in took.values())
                 what = ranks, schedule._n_microbatches, _SCHEDULES[name]
                 note(PipelineStep(rank, now(), *what, *times))
-            for each in took.values():
-                each.clear()
+            for seconds in took.values():
+                seconds.clear()
 
         def timed(name: str) -> None:
             call = getattr(schedules._PipelineStageBase, name)

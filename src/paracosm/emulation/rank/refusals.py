@@ -155,7 +155,10 @@ def _impatient(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     def waiting(store: Any, keys: Any, *more: Any, **options: Any) -> Any:
         before = store.timeout
         store.set_timeout(min(before, PATIENCE))
-        more = tuple(min(each, PATIENCE) if isinstance(each, timedelta) else each for each in more)
+        more = tuple(
+            min(argument, PATIENCE) if isinstance(argument, timedelta) else argument
+            for argument in more
+        )
         if "timeout" in options:
             options["timeout"] = min(options["timeout"], PATIENCE)
         try:

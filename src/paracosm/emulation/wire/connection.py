@@ -129,7 +129,9 @@ class Connection:
     def accept(self, slot: int, length: int) -> None:
         if not self.is_open:
             return
-        waiting = (isinstance(each, Outgoing) and not each.moved for each in self._queue)
+        waiting = (
+            isinstance(outgoing, Outgoing) and not outgoing.moved for outgoing in self._queue
+        )
         place = next((i for i, waits in enumerate(waiting) if waits), len(self._queue))
         self._queue.insert(place, memoryview(notice(RECV_READY, slot, length)))
         self.resume()

@@ -204,7 +204,7 @@ def read_members(value: bytes, world: int) -> tuple[int, ...]:
         found = json.loads(value)
     except (ValueError, RecursionError):
         found = None
-    if isinstance(found, list) and all(type(each) is int and 0 <= each < world for each in found):
+    if isinstance(found, list) and all(type(rank) is int and 0 <= rank < world for rank in found):
         return tuple(found)
     raise AddressError(
         f"the members of a group are a list of ranks below {world}, not {value[:80]!r}"

@@ -134,8 +134,8 @@ def _each(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        for each in value:
-            yield from _each(each)
+        for item in value:
+            yield from _each(item)
 
 
 def encode_call(
@@ -176,7 +176,7 @@ def _plain(value: Any, device: str) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case list() | tuple():
-            return [_plain(each, device) for each in value]
+            return [_plain(item, device) for item in value]
         case torch.dtype():
             return {"dtype": _name(value)}
         case torch.layout():

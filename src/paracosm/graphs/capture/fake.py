@@ -89,7 +89,7 @@ def _replaced(mode: FakeTensorMode, workload: Workload) -> Workload:
                 if isinstance(value, Tensor):
                     # A plain assignment: layers such as LSTM keep lists of their parameters too.
                     setattr(part, name, fake(value))
-    inputs = tuple(fake(each) if isinstance(each, Tensor) else each for each in workload.inputs)
+    inputs = tuple(fake(value) if isinstance(value, Tensor) else value for value in workload.inputs)
     return Workload(workload.module, inputs, workload.loss, workload.examples)
 
 

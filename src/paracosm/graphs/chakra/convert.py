@@ -208,8 +208,8 @@ def _dependencies(
     missing: list[tuple[TraceNode, int]] = []
     for node in nodes:
         wanted = dict.fromkeys(node.data_deps if data_only else node.data_deps + node.ctrl_deps)
-        missing += [(node, each) for each in wanted if each not in there]
-        present[node.id] = [each for each in wanted if each in there]
+        missing += [(node, dependency) for dependency in wanted if dependency not in there]
+        present[node.id] = [dependency for dependency in wanted if dependency in there]
     if missing and not drop_missing:
         node, each = missing[0]
         many = f"{len(missing)} dependencies are" if len(missing) > 1 else "1 dependency is"
@@ -393,7 +393,7 @@ def _type(op: Op, resource: str) -> int:
 def _collective(op: Op) -> int | None:
     """Return the number of the collective that the op's name holds, the longest that fits."""
     plain = op.name.lower().replace("_", "")
-    fitting = [each for each in COLLECTIVES if each.replace("_", "") in plain]
+    fitting = [collective for collective in COLLECTIVES if collective.replace("_", "") in plain]
     return COLLECTIVES.index(max(fitting, key=len)) if fitting else None
 
 

@@ -300,17 +300,17 @@ def _json_tensors(found: Any) -> Tensors:
 
 def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
     attributes = {}
-    for each in found:
-        for key, value in each.items():
+    for attribute in found:
+        for key, value in attribute.items():
             if key.lower().endswith(("val", "value", "list")):
-                attributes[str(each["name"])] = _json_value(key.lower(), value)
+                attributes[str(attribute["name"])] = _json_value(key.lower(), value)
     return attributes
 
 
 def _json_value(key: str, value: Any) -> Any:
     """Return a value; protobuf writes integers of 64 bits as strings."""
     if isinstance(value, Mapping):
-        return [_json_value(key, each) for each in value.get("values", [])]
+        return [_json_value(key, item) for item in value.get("values", [])]
     return _signed(value, key) if isinstance(value, str) and "int64" in key else value
 
 

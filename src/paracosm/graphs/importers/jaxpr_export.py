@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if hasattr(value, "name") and hasattr(value, "itemsize"):
         return str(value)
     return None

@@ -101,7 +101,9 @@ def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Nod
                 op=Op(_op_name(op or trace.text(row)), bytes_read=sent),
                 phase=_phase(during.of(int(spans.thread[number]), float(spans.launched[number]))),
                 resource="memory" if not kernel else "communication" if met else "compute",
-                dependencies=tuple(each for each in sorted(needed) if each < ids[number]),
+                dependencies=tuple(
+                    dependency for dependency in sorted(needed) if dependency < ids[number]
+                ),
                 group=met[0].ranks if met else (),
                 duration=float(spans.end[number] - spans.begin[number]),
             )

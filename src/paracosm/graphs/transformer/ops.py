@@ -103,7 +103,9 @@ def flash(
         (batch, kv_heads, keys, width),
         (batch, kv_heads, keys, of_values),
     )
-    of_queries, result = (HALF * batch * heads * queries * each for each in (width, of_values))
+    of_queries, result = (
+        HALF * batch * heads * queries * per_head for per_head in (width, of_values)
+    )
     of_keys = HALF * batch * kv_heads * keys * (width + of_values)
     return Op(
         f"{FLASH}{'_backward' if backward else ''}.default",

@@ -188,7 +188,7 @@ class Layout:
     def communicators(self) -> Communicators:
         rows = [(len(ranks), ranks.shape[1]) for ranks in self.groups.values()]
         sizes = np.concatenate(
-            [np.full(count, each) for count, each in rows] or [np.zeros(0, dtype=np.int64)]
+            [np.full(count, number) for count, number in rows] or [np.zeros(0, dtype=np.int64)]
         )
         members = [ranks.reshape(-1) for ranks in self.groups.values()]
         return Communicators(

@@ -138,7 +138,9 @@ def _backward_layers(
     for row in rows:
         current = of_place.get(places[row], current)
         before = dependencies[offsets[row] : offsets[row + 1]]
-        found[row] = min([current, *[found[each] for each in before if each >= rows.start]])
+        found[row] = min(
+            [current, *[found[row_before] for row_before in before if row_before >= rows.start]]
+        )
     layer[:] = found
 
 

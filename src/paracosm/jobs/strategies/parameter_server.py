@@ -140,8 +140,8 @@ class _Pushes:
     def after(self, row: int) -> None:
         for share in self._closed_by.get(row, ()):
             there: Gathered = {}
-            for each in share.bucket.rows:
-                merge(there, self._rows.ready[each])
+            for gradient in share.bucket.rows:
+                merge(there, self._rows.ready[gradient])
             lane = f"to server {share.server}"
             name, anchors = f"push {share.number}", row_anchors(there, lane)
             push = self._rows.writer.communicate(name, lane, 0.0, anchors, "send", share.size, lane)

@@ -179,7 +179,7 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
     graph, layers = replica.graph, layers_of(replica.graph)
     _check_written(graph, strategy)
     work = work_of(replica, {role: getattr(strategy, role) for role in WITHIN})
-    summed = any(each.role == TENSOR for each in work.collective.values())
+    summed = any(summed_over.role == TENSOR for summed_over in work.collective.values())
     said = "yes" if strategy.sequence else "no"
     if summed and said != (made := graph.provenance.get("sp", "no")):
         raise InputError(f"strategy: sp={said}, but the graph has the collectives of sp={made}")
@@ -404,7 +404,7 @@ def plans_of(
     devices = [node.device or "" for node in cluster.nodes[: len(stage)]]
     known = [device if device in replica.durations_by_device else "" for device in devices]
     kinds = list(dict.fromkeys(known))
-    which = np.array([kinds.index(each) for each in known], dtype=np.int64)
+    which = np.array([kinds.index(kind) for kind in known], dtype=np.int64)
     replicas = [replica.on(kind) for kind in kinds]
     plans = [plan_of(replica, strategy) for replica in replicas]
     if len(plans) > 1 and strategy.pipeline > 1 and not strategy.cut:

@@ -102,7 +102,7 @@ def _windows(streams: Streams) -> list[float]:
     top = sizes[-1]
     between = np.geomspace(_SMALLEST, top, _WINDOWS // 2, endpoint=False)
     own = sizes[:-1][:: max(len(sizes) * 2 // _WINDOWS, 1)]
-    return [float(each) for each in np.union1d(between, own)]
+    return [float(size) for size in np.union1d(between, own)]
 
 
 def _fitted(

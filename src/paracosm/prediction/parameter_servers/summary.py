@@ -103,7 +103,9 @@ def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> Th
         if_twice_as_fast=dict(point.gains),
         utilisation=busy,
         utilisation_by_server={
-            name: each.tolist() for name, each in throughput.utilisation.items() if name != "worker"
+            name: shares.tolist()
+            for name, shares in throughput.utilisation.items()
+            if name != "worker"
         },
         energy=_energy(point, first_workers(cluster, throughput.workers)),
     )

@@ -107,7 +107,8 @@ class TargetJob:
         if ports.routes.is_half_duplex:  # both directions share
             rate /= 2
         on = [
-            workload.seconds[:, workload.resource == each].sum(axis=1) for each in (WORKER, SERVER)
+            workload.seconds[:, workload.resource == resource].sum(axis=1)
+            for resource in (WORKER, SERVER)
         ]
         turns = ports.workers if self.settings.cores else 1
         rest = workload.gap.max() + workload.release.max(initial=0.0)
@@ -139,7 +140,7 @@ def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
         profile = shared_by(profile, servers)
     profile = with_parsing(profile, settings.alpha, settings.beta)
     workload = prepare(profile)
-    if not any(each.any() for each in (workload.size, workload.seconds, workload.gap)):
+    if not any(column.any() for column in (workload.size, workload.seconds, workload.gap)):
         raise InputError("profile: its steps take no time: no byte, no computing, no pause")
     updates = workload.resource == SERVER
     speed = np.where(updates, settings.ports.server_speed[workload.server], 1.0)

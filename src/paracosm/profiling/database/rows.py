@@ -90,14 +90,14 @@ class _Writer:
                 return "-"
             case bool():
                 return str(value).lower()
-            case list() if any(isinstance(each, TensorArgument) for each in value):
-                shown = [self.written(each) for each in value[:_LONGEST]]
+            case list() if any(isinstance(item, TensorArgument) for item in value):
+                shown = [self.written(item) for item in value[:_LONGEST]]
                 rest = len(value) - len(shown)
                 return f"[{', '.join(shown)}{f', and {rest} more' if rest else ''}]"
             case list():
-                return f"[{','.join(self.written(each) for each in value)}]"
+                return f"[{','.join(self.written(item) for item in value)}]"
             case dict():  # {"dtype": "int64"}
-                return " ".join(str(each) for each in value.values())
+                return " ".join(str(item) for item in value.values())
         return str(value)
 
     def _tensor(self, tensor: TensorArgument) -> str:
@@ -346,7 +346,7 @@ class Timings:
         )
 
     def by_environment(self) -> dict[Environment, Timings]:
-        found = dict.fromkeys(each.environment for each in self.everyone())
+        found = dict.fromkeys(timing.environment for timing in self.everyone())
         return {environment: self.only((environment,)) for environment in found}
 
     def everyone(self) -> Iterator[OpTiming | LinkTiming | IterationTiming]:

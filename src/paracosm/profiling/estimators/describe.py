@@ -103,14 +103,14 @@ def _leaves(named: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         if not isinstance(value, list):
             yield path, value
             continue
-        tensors = [each for each in value if isinstance(each, TensorArgument)]
+        tensors = [item for item in value if isinstance(item, TensorArgument)]
         if tensors:  # some may be None, as in x[:, index]
             yield path, tensors
         elif len(value) <= _MOST_NUMBERS:
-            yield from _leaves([(f"{path}.{i}", each) for i, each in enumerate(value)])
+            yield from _leaves([(f"{path}.{i}", item) for i, item in enumerate(value)])
         else:
             yield f"{path}.count", len(value)
-            yield f"{path}.sum", sum(each for each in value if isinstance(each, int | float))
+            yield f"{path}.sum", sum(item for item in value if isinstance(item, int | float))
 
 
 def _categories_of(path: str, tensor: TensorArgument) -> dict[str, str]:
@@ -159,7 +159,7 @@ def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
         if isinstance(value, TensorArgument):
             found |= _of_shape(str(position), value.shape)
         elif isinstance(value, list) and (
-            tensors := [each for each in value if isinstance(each, TensorArgument)]
+            tensors := [item for item in value if isinstance(item, TensorArgument)]
         ):
             sizes = _sizes_of(str(position), tensors)
             found |= {name: math.log1p(size) for name, size in sizes.items()}
@@ -202,7 +202,7 @@ def _of_convolution(name: str, args: Sequence[Any]) -> dict[str, float] | None:
     if base == "convolution_backward":  # which gradients: of the input, the weight, the bias
         if len(args) <= 10 or not isinstance(args[10], list):
             return None
-        wanted = {f"wanted.{i}": float(bool(each)) for i, each in enumerate(args[10])}
+        wanted = {f"wanted.{i}": float(bool(flag)) for i, flag in enumerate(args[10])}
     kernel = math.prod(weight.shape[2:])
     return {
         "batch": math.log1p(image.shape[0]),

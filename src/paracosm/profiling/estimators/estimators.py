@@ -237,9 +237,9 @@ def _fit_type(
 def _neighbourhood(tried: Mapping[str, HeldOut]) -> Neighbourhood:
     """Return the radius, over all op types, within which neighbours beat the best estimators."""
     held = list(tried.values())
-    distance = np.concatenate([np.zeros(0), *(each.distance for each in held)])
-    near = np.abs(np.concatenate([np.zeros(0), *(each.near for each in held)]))
-    other = np.abs(np.concatenate([np.zeros(0), *(each.errors[each.best] for each in held)]))
+    distance = np.concatenate([np.zeros(0), *(fold.distance for fold in held)])
+    near = np.abs(np.concatenate([np.zeros(0), *(fold.near for fold in held)]))
+    other = np.abs(np.concatenate([np.zeros(0), *(fold.errors[fold.best] for fold in held)]))
     inside = {radius: distance <= radius for radius in _RADII}
     gains = {
         radius: float((other - near)[its].sum())
@@ -250,7 +250,7 @@ def _neighbourhood(tried: Mapping[str, HeldOut]) -> Neighbourhood:
         return Neighbourhood(_RADIUS_UNTRIED, 0.0, _SOFTENING)
     radius = max(gains, key=lambda each: gains[each])
     if gains[radius] <= 0:
-        unjudged = [each for each in _RADII if each not in gains]
+        unjudged = [untried for untried in _RADII if untried not in gains]
         return Neighbourhood(max(unjudged, default=0.0), 0.0, _SOFTENING)
     its = inside[radius]
     half_width = conformal(near[its] / (_SOFTENING + distance[its]), 0.0)

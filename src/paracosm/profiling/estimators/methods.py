@@ -74,7 +74,7 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it stopped early, as configured
         regressor.fit(layout.matrix(ops), (log_time - mean) / scale)
-    weights = tuple(np.ascontiguousarray(each) for each in regressor.coefs_)
+    weights = tuple(np.ascontiguousarray(coefficients) for coefficients in regressor.coefs_)
     return Network(layout, weights, tuple(regressor.intercepts_), mean, scale)
 
 
@@ -219,7 +219,7 @@ def score_of(name: str, held_out: "HeldOut") -> Score:
     return Score(
         name=name,
         samples=len(held_out.near),
-        errors={each: float(np.abs(error).mean()) for each, error in held_out.errors.items()},
+        errors={method: float(np.abs(error).mean()) for method, error in held_out.errors.items()},
         chosen=held_out.best,
         near=len(near),
         near_error=float(near.mean()) if len(near) else float("nan"),

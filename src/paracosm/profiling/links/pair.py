@@ -174,7 +174,8 @@ def _core_time_of_all_reduces() -> float:
         compute()
         done += 1
     used, passed = (
-        end - begin - done * each for begin, end, each in zip(began, _clocks(), alone, strict=True)
+        end - begin - done * seconds_alone
+        for begin, end, seconds_alone in zip(began, _clocks(), alone, strict=True)
     )
     return max(used, passed * alone[0] / alone[1])
 

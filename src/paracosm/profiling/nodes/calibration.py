@@ -317,7 +317,7 @@ def measure_goodput(
 def _rates(exchange: Exchange, kind: int, seconds: float) -> tuple[float, float]:
     """Return bytes/s that the other end received, and that this one did."""
     interval = seconds - warm_up(seconds)
-    sent, received = (sum(map(sum, each)) for each in exchange.ask(kind, seconds, interval))
+    sent, received = (sum(map(sum, sums)) for sums in exchange.ask(kind, seconds, interval))
     if (kind != RECEIVE and not sent) or (kind != SEND and not received):
         raise InputError(f"no data came to or from {exchange.peer} in {interval:g} s")
     return sent / interval, received / interval

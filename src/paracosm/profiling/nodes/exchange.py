@@ -195,12 +195,12 @@ class Exchange:
             try:
                 received = self.receive_over(receiving, seconds, interval) if receiving else ()
             except BaseException:
-                for each in sending:  # which ends `_send_over`
+                for connection in sending:  # which ends `_send_over`
                     with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
+                        connection.shutdown(socket.SHUT_RDWR)
                 raise
-            for each in receiving:
-                each.close()
+            for connection in receiving:
+                connection.close()
             return received, sent.result()
 
     def receive_over(

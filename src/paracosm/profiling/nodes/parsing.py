@@ -90,8 +90,8 @@ def _received(parse: Callable[[bytearray], object], size: int, seconds: float) -
     """Receive messages of one size and return how long each was parsed; the first is not one."""
     sending, receiving = socket.socketpair()
     with sending, receiving:
-        for each in (sending, receiving):
-            each.settimeout(_TIMEOUT)
+        for end in (sending, receiving):
+            end.settimeout(_TIMEOUT)
         go = threading.Semaphore(0)
         message, stop = bytes(size), threading.Event()
 

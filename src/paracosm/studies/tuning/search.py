@@ -56,7 +56,7 @@ class Tuning:
             "seeds": [self.seeds.start, self.seeds.stop - 1],
             "fresh_seeds": [self.fresh_seeds.start, self.fresh_seeds.stop - 1],
             "best": best,
-            "validation": {name: each.numbers for name, each in self.validation.items()},
+            "validation": {name: column.numbers for name, column in self.validation.items()},
         }
         return TuningSummary(**{**fields, **found})
 

@@ -180,7 +180,7 @@ def _map(summary: TuningSummary, trials: Trials, first: str, second: str) -> Cha
 def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:
     failed = trials["failures"] > 0.5
     ended = ~failed & np.isfinite(trials["upper_quartile"])
-    x, low, high = (trials[each][ended] for each in (name, "lower_quartile", "upper_quartile"))
+    x, low, high = (trials[column][ended] for column in (name, "lower_quartile", "upper_quartile"))
     places = (name, "time_over_fault_free")
     marks: list[Mark] = []
     if len(x):

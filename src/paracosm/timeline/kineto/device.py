@@ -100,7 +100,7 @@ class Calls:
         if own is None and not kind:
             return ()
         together = self._coalesced.get(call, [])
-        if together and all(each.is_message for each in together):
+        if together and all(kernel.is_message for kernel in together):
             return tuple(together)
         known = [own] if own is not None else []
         if call >= 0:

@@ -45,7 +45,7 @@ from paracosm.timeline.other_files import HEAD, refuse_other_files
 
 _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}
-_OP, _ANNOTATION, _SYNC = (_CODES[each] for each in ("op", "annotation", "sync"))
+_OP, _ANNOTATION, _SYNC = (_CODES[name] for name in ("op", "annotation", "sync"))
 _KERNEL = _CODES["kernel"]
 _CALLED = (_OP, _ANNOTATION)
 _CALLS = (_CODES["runtime"], _CODES["other"])
@@ -215,7 +215,7 @@ class KinetoFile:
         if phase == "B":
             begun.append(event)
             return None
-        names = [each.get("name") for each in begun]
+        names = [event.get("name") for event in begun]
         if not begun:
             self._unpaired += 1
             return None
@@ -494,7 +494,7 @@ class KinetoFile:
         order = wanted[_order(rows[wanted])]
         origin = self._rows.origin
         begin, duration = rows["begin"][order], rows["duration"][order]
-        detail, record, category = (rows[each][order] for each in ("detail", "record", "category"))
+        detail, record, category = (rows[name][order] for name in ("detail", "record", "category"))
         place = np.full(len(rows) if self._inputs else 0, -1, dtype=np.int64)
         if self._inputs:  # then these are all rows
             place[order] = np.arange(len(order))

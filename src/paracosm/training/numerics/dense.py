@@ -94,7 +94,7 @@ class Dense:
         self._first = next(link for link in chain if isinstance(link, _Linear))
         self._layout = layout
         self._examples = data.train_examples
-        linear = [layout.shapes[each.weight] for each in chain if isinstance(each, _Linear)]
+        linear = [layout.shapes[layer.weight] for layer in chain if isinstance(layer, _Linear)]
         self._widths = sum(outputs + inputs for outputs, inputs in linear)
         self._is_labelled = model.loss is functional.cross_entropy
         self._minus_one = torch.tensor(-1.0)
@@ -242,7 +242,7 @@ def _links(module: nn.Module) -> Iterator[nn.Module]:
         yield nn.Flatten()
         yield from module.layers
     elif type(module) is nn.Sequential:
-        for each in module:
-            yield from _links(each)
+        for submodule in module:
+            yield from _links(submodule)
     else:
         yield module

@@ -156,10 +156,10 @@ class GradientPool:
     def _task(self, requests: Sequence[Request], places: list[int], shared: State | None) -> Task:
         chosen = [requests[place] for place in places]
         batches = []
-        for each in chosen:
-            x, y = self._examples(each.batch)
-            batches.append(Minibatch(x.numpy(), y.numpy(), each.number, each.replica))
-        replicas = {each.replica for each in chosen if self._moving_buffers}
+        for request in chosen:
+            x, y = self._examples(request.batch)
+            batches.append(Minibatch(x.numpy(), y.numpy(), request.number, request.replica))
+        replicas = {request.replica for request in chosen if self._moving_buffers}
         states = {replica: shared or self._buffers.state(replica) for replica in sorted(replicas)}
         return Task(places, batches, states)
 

@@ -154,7 +154,7 @@ class _Scopes:
         while at not in self._known and at in self._calls:
             if at in met:
                 cycle = path[path.index(at) :]
-                labels = [node_label(each, self._calls[each].name) for each in cycle]
+                labels = [node_label(call, self._calls[call].name) for call in cycle]
                 raise InputError(f"{self._where}: {cycle_message(labels)}")
             path.append(at)
             met.add(at)
@@ -287,7 +287,7 @@ def book(
         changed = {number for number, _ in written}
         for number in given - changed:
             held[number].readers.append(row)
-        waits.append(tuple(units[each].call.id for each in sorted(before - {-1, row})))
+        waits.append(tuple(units[unit].call.id for unit in sorted(before - {-1, row})))
     resident = {"parameters": 0, "gradients": 0, "optimizer": 0, "inputs": 0}
     allocated: list[list[tuple[int, int]]] = [[] for _ in units]
     for life in lives:
@@ -298,7 +298,7 @@ def book(
             allocated[life.maker].append((life.size, last))
     if not resident["parameters"]:  # no forward pass shows which they are
         resident["parameters"], resident["optimizer"] = resident["optimizer"], 0
-    return waits, [tuple(each) for each in allocated], resident
+    return waits, [tuple(sizes) for sizes in allocated], resident
 
 
 def _storages_written(unit: Unit) -> list[tuple[int, int]]:

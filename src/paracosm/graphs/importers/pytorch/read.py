@@ -177,7 +177,7 @@ def _described(value: Any) -> list[dict[str, Any]]:
         found = parse_json(value, "groups") if isinstance(value, str) else None
     except InputError:
         return []
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def ranks_of(call: ObservedCall, groups: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:

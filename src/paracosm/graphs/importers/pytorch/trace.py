@@ -173,14 +173,14 @@ def _integer(value: Any) -> int:
 def uses_in(value: Any, depth: int = 0) -> Iterator[TensorUse]:
     if not isinstance(value, list) or depth > 8:
         return
-    whole = len(value) >= 6 and all(type(each) is int for each in value[:5])
+    whole = len(value) >= 6 and all(type(item) is int for item in value[:5])
     if whole and isinstance(value[5], str):
         size = (max(value[2], 0) + value[3]) * value[4]  # of its storage, as far as it reaches
         if value[1] > 0 and 0 <= size < 2**50:
             yield TensorUse(value[1], size)
         return
-    for each in value:
-        yield from uses_in(each, depth + 1)
+    for item in value:
+        yield from uses_in(item, depth + 1)
 
 
 _ANCHOR = 2000

@@ -311,7 +311,9 @@ def _event_op(event: Event, position: int, devices: dict[Any, str], where: str) 
     numbered = {parse_whole(key[5:]): key for key in arguments if key.startswith("input")}
     inputs = [
         arguments[numbered[number]]
-        for number in sorted(each for each in numbered if each is not None)
+        for number in sorted(
+            numbered_input for numbered_input in numbered if numbered_input is not None
+        )
         if isinstance(arguments[numbered[number]], str)
     ]
     return StepOp(

@@ -100,8 +100,8 @@ def shapes_in(value: Any) -> Iterator[tuple[int, ...]]:
         return
     if value and all(type(size) is int for size in value):
         yield tuple(value)
-    for each in value:
-        yield from shapes_in(each)
+    for item in value:
+        yield from shapes_in(item)
 
 
 def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
@@ -395,7 +395,9 @@ class WorkerSteps:
     device: str  # "cuda" or "cpu": what the segments ran on
 
     def gap_after(self, step: WorkerStep) -> float:
-        later = (each.begin for each in self.steps if each.number == step.number + 1)
+        later = (
+            later_step.begin for later_step in self.steps if later_step.number == step.number + 1
+        )
         return max(0.0, next(later, step.end) - step.end)
 
 

@@ -75,7 +75,9 @@ class JobOptions:
                 raise InputError(f"{name}: {number:g}, not above 0")
         if self.port is not None and not 0 < self.port < math.inf:
             raise InputError(f"port: {self.port:g} bytes/s, not above 0")
-        if self.waiting is not None and not all(0 <= each < math.inf for each in self.waiting):
+        if self.waiting is not None and not all(
+            0 <= seconds < math.inf for seconds in self.waiting
+        ):
             raise InputError("waiting: give the seconds of the forward and of the backward pass")
         if not 0 <= self.noise < math.inf:
             raise InputError(f"noise: {self.noise:g}, not a standard deviation")

@@ -101,7 +101,7 @@ class Server:
                 self._up.carry(worker, gradients[i].nbytes)
             ends.append(time.monotonic())
             updated.append(updates.submit(self.store.push, worker, i, gradients[i]))
-        times = [(end, *each.result()) for end, each in zip(ends, updated, strict=True)]
+        times = [(end, *update.result()) for end, update in zip(ends, updated, strict=True)]
         self.store.wait_for_updates(worker)
         sent.result()
         return times
@@ -147,8 +147,10 @@ class Port:
             end = self._at + least * count / self._rate
             if end > now:
                 passed = (now - self._at) * self._rate / count
-                self._left = {each: left - passed for each, left in self._left.items()}
+                self._left = {worker: left - passed for worker, left in self._left.items()}
                 break
             self._at = end
-            self._left = {each: left - least for each, left in self._left.items() if left > least}
+            self._left = {
+                worker: left - least for worker, left in self._left.items() if left > least
+            }
         self._at = now

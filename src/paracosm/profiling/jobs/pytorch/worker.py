@@ -170,7 +170,7 @@ def _least_seconds(segments: Sequence[Segment], waiting: tuple[float, float] | N
         return [0.0] * len(segments)
     least = []
     for segment in segments:
-        its = [each for each in segments if each.forward == segment.forward]
+        its = [other for other in segments if other.forward == segment.forward]
         flops = sum(segment.flops for segment in its)
         share = segment.flops / flops if flops else 1 / len(its)
         least.append(waiting[0 if segment.forward else 1] * share)
@@ -284,7 +284,7 @@ def watching(
 def _between(
     seen: Sequence[tuple[Boundary, int]], needed: dict[str, tuple[str, ...]]
 ) -> list[Segment]:
-    kept = [each for each in seen if each[0].kind != "layer" or each[0].what in needed]
+    kept = [pair for pair in seen if pair[0].kind != "layer" or pair[0].what in needed]
     last = max(place for place, (boundary, _) in enumerate(kept) if boundary.kind == "gradient")
     segments: list[Segment] = []
     there: set[str] = set()

@@ -111,7 +111,11 @@ class StructureFinder:
             if (device, name) in self.runs:
                 waits |= self.last_before(self.runs[device, name], key)
             elif name in self.nodes and not self.nodes[name].tensor:
-                new = [each for each in self.nodes[name].inputs if each not in seen]
+                new = [
+                    name_of_input
+                    for name_of_input in self.nodes[name].inputs
+                    if name_of_input not in seen
+                ]
                 seen.update(new)
                 open_ += new if len(seen) < _DEEPEST else []
             elif name in self.nodes or (not self.nodes and self.looks_received(name)):
@@ -128,10 +132,10 @@ class StructureFinder:
     def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
         """Of several runs of a node, return the last that began before a run of another node."""
         runs = self.records.runs
-        found = [each for each in keys if each != key]
-        if len(found) < 2 or len({each[:2] for each in found}) > 1:
+        found = [other for other in keys if other != key]
+        if len(found) < 2 or len({other[:2] for other in found}) > 1:
             return set(found)
-        earlier = [each for each in found if runs[each].begin < runs[key].begin]
+        earlier = [other for other in found if runs[other].begin < runs[key].begin]
         return {max(earlier or found[:1], key=lambda each: (runs[each].begin, each))}
 
     def transfer(self, source: Device, target: Device, tensor: str) -> Transfer:
@@ -161,7 +165,11 @@ class StructureFinder:
             if name in self.devices:
                 found += [key for device in self.devices[name] for key in self.runs[device, name]]
             elif name in self.nodes and len(seen) < _DEEPEST:
-                new = [each for each in self.nodes[name].inputs if each not in seen]
+                new = [
+                    name_of_input
+                    for name_of_input in self.nodes[name].inputs
+                    if name_of_input not in seen
+                ]
                 seen.update(new)
                 open_ += new
         return sorted(found)
@@ -186,7 +194,7 @@ class StructureFinder:
                 if position < len(tensors):
                     source, _, tensor = tensors[position]
                 else:
-                    elsewhere = [each for each in self.devices.get(node, ()) if each != device]
+                    elsewhere = [other for other in self.devices.get(node, ()) if other != device]
                     source, tensor = (elsewhere or [device])[0], value
                 senders = self.runs.get((source, node), [])
                 named[device, value] = (source, tensor, [] if orders and tensors else senders)
