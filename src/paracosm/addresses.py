@@ -14,7 +14,7 @@ def host_port(host: str, port: int) -> str:
 def is_local(host: str) -> bool:
     """Return whether only this machine reaches a name or an address."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # a name that cannot be encoded
         return False
-    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in found)
+    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in addresses)

@@ -318,10 +318,10 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of packages that numbers may depend on."""
-    found = {"python": platform.python_version()}
+    versions_here = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions_here[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions_here

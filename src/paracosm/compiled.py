@@ -89,11 +89,11 @@ class Kernel(CPUDispatcher):
 
 def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Return values by name, those in tuples among them; of equal names the outermost."""
-    found = dict(zip(names, values, strict=False))
+    arguments = dict(zip(names, values, strict=False))
     for value in values:
         if hasattr(value, "_fields"):
-            found = _named(value._fields, value) | found
-    return found
+            arguments = _named(value._fields, value) | arguments
+    return arguments
 
 
 def subroutine(function: Callable[..., Any], **options: bool) -> Any:

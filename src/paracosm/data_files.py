@@ -101,20 +101,20 @@ def parse_json_documents(text: str, where: str) -> list[Any]:
     Raises:
         InputError: as `read_json`.
     """
-    found: list[Any] = _decoded(text, where, _documents)
-    return found
+    documents: list[Any] = _decoded(text, where, _documents)
+    return documents
 
 
 def _documents(text: str) -> list[Any]:
     decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_parse_int(text))
-    found, at = [], 0
+    documents, at = [], 0
     while at < len(text):
         if text[at].isspace():
             at += 1
             continue
         document, at = decoder.raw_decode(text, at)
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents
 
 
 def _decoded(text: str | bytes, where: str, decode: Callable[[Any], Any]) -> Any:
@@ -154,12 +154,12 @@ def _too_wide(text: str) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f'the key "{_shortened(twice)}" is given twice')
-    return found
+    return mapping
 
 
 class _Loader(yaml.SafeLoader):

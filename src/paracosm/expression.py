@@ -56,16 +56,16 @@ def bind(
     if len(positional) > len(parameters):
         takes = f"the parameters {', '.join(parameters)}" if parameters else "no parameters"
         raise InputError(f"{name} takes {takes}, got {len(positional)} values")
-    given = dict(zip(parameters, positional, strict=False))
+    arguments = dict(zip(parameters, positional, strict=False))
     for key, value in named.items():
         if key not in parameters:
             if not parameters:
                 raise InputError(f'{name} takes no parameters, got "{key}"')
             raise unknown(f"parameter of {name}", key, parameters)
-        if key in given:
+        if key in arguments:
             raise InputError(f"{name}: {key} is given twice")
-        given[key] = value
-    return given
+        arguments[key] = value
+    return arguments
 
 
 def read_literal(text: str) -> Any:

@@ -46,9 +46,9 @@ def call_factory(
             message of its error).
     """
     factory = named_function(kind, reference)
-    given = _arguments(kind, reference, factory, offered)
+    arguments = _arguments(kind, reference, factory, offered)
     try:
-        return factory(**given), frozenset(given)
+        return factory(**arguments), frozenset(arguments)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -272,9 +272,9 @@ def _arguments(
     except ValueError:  # some callables written in C have none
         return {}
     known = {name: value for name, value in offered.items() if value is not None}
-    given = {name: value for name, value in known.items() if name in signature.parameters}
+    arguments = {name: value for name, value in known.items() if name in signature.parameters}
     try:
-        signature.bind(**given)
+        signature.bind(**arguments)
     except TypeError:
         parameters = signature.parameters.items()
         required = [name for name, parameter in parameters if parameter.default is parameter.empty]
@@ -287,7 +287,7 @@ def _arguments(
             f'{kind} "{reference}" has the parameters {signature}; it is called, by name, with '
             f"any of {', '.join(offered)}"
         ) from None
-    return given
+    return arguments
 
 
 def constant_in(file: Path, name: str) -> str:

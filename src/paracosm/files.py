@@ -113,14 +113,14 @@ def read_bytes(path: str | Path, first: int | None = None) -> bytes:
     """
     try:
         with open_unpacked(path) as file:
-            found = read_at_most(file, MOST_BYTES + 1 if first is None else first)
+            content = read_at_most(file, MOST_BYTES + 1 if first is None else first)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(found) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise InputError(f"{path}: larger than {MOST_BYTES >> 30} GiB")
-    return found
+    return content
 
 
 def read_at_most(file: BinaryIO, most: int) -> bytes:
@@ -128,10 +128,10 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
 
     `file.read(most)` makes room for all of them first, which limited address space does not have.
     """
-    found = io.BytesIO()
-    while piece := file.read(min(most - found.tell(), _PIECE)):
-        found.write(piece)
-    return found.getvalue()
+    content = io.BytesIO()
+    while piece := file.read(min(most - content.tell(), _PIECE)):
+        content.write(piece)
+    return content.getvalue()
 
 
 _PIECE = 1 << 20
@@ -207,14 +207,14 @@ def check_plain(path: str | Path) -> None:
         _check_plain(path, os.lstat(path))
 
 
-def _check_plain(path: str | Path, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check_plain(path: str | Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         kind = "a link"
-    elif stat.S_ISDIR(found.st_mode):
+    elif stat.S_ISDIR(status.st_mode):
         kind = "a folder"
-    elif not stat.S_ISREG(found.st_mode):
+    elif not stat.S_ISREG(status.st_mode):
         kind = "a device or a pipe"
-    elif found.st_nlink > 1:
+    elif status.st_nlink > 1:
         kind = "a hard link to a file that has another name as well"
     else:
         return
@@ -375,8 +375,8 @@ def check_seal(path: str | Path) -> None:
         if begin < 0:
             return
         file.seek(begin)
-        seal, found = file.read(len(SEAL)), file.read(4)
-        if seal == SEAL and int.from_bytes(found, "little") != _checksum(file, footer, begin):
+        seal, checksum = file.read(len(SEAL)), file.read(4)
+        if seal == SEAL and int.from_bytes(checksum, "little") != _checksum(file, footer, begin):
             raise InputError(f"{path}: damaged: its bytes do not match its checksum")
 
 
@@ -494,8 +494,8 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
 def find_temporary(name: str) -> Path | None:
     """Return the file of a name in a temporary folder of this user, of whatever process."""
     for own in _own_folders(Path(tempfile.gettempdir())):
-        for found in own.glob(f"{_LOCKED}/{escape(name)}"):
-            return found
+        for path in own.glob(f"{_LOCKED}/{escape(name)}"):
+            return path
     return None
 
 
@@ -508,18 +508,18 @@ def _own_name() -> str:
 
 def _own_folders(place: Path) -> list[Path]:
     """Return the user's own folders in a place where others may write, too."""
-    found = []
+    folders = []
     for folder in (place / _own_name(), *sorted(place.glob(f"{_own_name()}-*"))):
         with suppress(OSError):
             if _is_own(os.lstat(folder)):
-                found.append(folder)
-    return found
+                folders.append(folder)
+    return folders
 
 
-def _is_own(found: os.stat_result) -> bool:
+def _is_own(status: os.stat_result) -> bool:
     """Whether it is a folder, no link to one, in which nobody but this user can do anything."""
-    is_private = not stat.S_IMODE(found.st_mode) & 0o077
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and is_private
+    is_private = not stat.S_IMODE(status.st_mode) & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and is_private
 
 
 def _make_own(place: Path) -> Path:

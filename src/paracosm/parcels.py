@@ -68,20 +68,20 @@ def parcel_of(arguments: Any) -> Parcel:
     Raises:
         InputError: a file outside of the current folder, or more than `MOST_BYTES` of them.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in sorted({path for text in _texts(arguments) for path in _named(text)}):
         neighbours = [
             path for folder in path.parents for path in folder.glob("*.py") if path.is_file()
         ]
         for file in (path, *neighbours) if path.suffix == ".py" else (path,):
-            found.setdefault(str(file), file.read_bytes())
-    if (size := sum(map(len, found.values()))) > MOST_BYTES:
-        largest = max(found, key=lambda name: len(found[name]))
+            contents.setdefault(str(file), file.read_bytes())
+    if (size := sum(map(len, contents.values()))) > MOST_BYTES:
+        largest = max(contents, key=lambda name: len(contents[name]))
         raise InputError(
             f"{largest}: the files to send to workers are {size >> 20:,} MiB, at most "
             f"{MOST_BYTES >> 20:,}: put it on a disk that they share, and give its absolute path"
         )
-    return Parcel(found, os.getcwd()) if found else Parcel()
+    return Parcel(contents, os.getcwd()) if contents else Parcel()
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -30,12 +30,12 @@ def _with_unit(parse: Callable[[Any], float], what: str, *units: str) -> Callabl
     """
 
     def read(value: Any) -> float:
-        found = parse(value)
-        if isinstance(value, str) and found and math.isfinite(found) and _is_plain(value):
+        quantity = parse(value)
+        if isinstance(value, str) and quantity and math.isfinite(quantity) and _is_plain(value):
             number = value.strip()
             examples = " or ".join(f"{number}{unit}" for unit in units)
             raise InputError(f'"{number}" has no unit: write a {what} as {examples}')
-        return found
+        return quantity
 
     return read
 
@@ -58,10 +58,10 @@ LONGEST = 1e15
 
 def limited_duration(value: Any) -> float:
     """Return the seconds that a number or a text says, if they are infinite or at most LONGEST."""
-    found = parse_duration(value)
-    if LONGEST < found < math.inf:
+    seconds = parse_duration(value)
+    if LONGEST < seconds < math.inf:
         raise InputError(f"a duration of at most {LONGEST:.0e} s, not {value}")
-    return found
+    return seconds
 
 
 read_duration = _with_unit(limited_duration, "duration", "ms", "s")

@@ -23,21 +23,21 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
             nearest known one.
     """
     try:
-        found = model.model_validate(mapping)
+        result = model.model_validate(mapping)
     except ValidationError as error:
         raise InputError(f"{where}: {_first(error, model, mapping)}") from None
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise InputError(f"{where}: a text has half a surrogate pair, {half}") from None
-    for key in found.model_fields_set:
-        if isinstance(path := getattr(found, key), Path):
+    for key in result.model_fields_set:
+        if isinstance(path := getattr(result, key), Path):
             try:
                 check_name(path)
             except InputError as error:
                 raise InputError(f"{where}: {key}: {error}") from None
-    for path, reason in _wrong_numbers(found, mapping):
+    for path, reason in _wrong_numbers(result, mapping):
         raise InputError(f"{where}: {'.'.join(path)}: {reason}")
-    return found
+    return result
 
 
 def given_fields(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:

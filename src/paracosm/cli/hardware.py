@@ -214,15 +214,15 @@ def add(
 
     Example: paracosm hardware add my-accelerator.yaml
     """
-    given = {"--stack": stack, "--hardware": hardware, "--like": like}
+    options = {"--stack": stack, "--hardware": hardware, "--like": like}
     if not _is_database(file):
-        for flag, value in given.items():
+        for flag, value in options.items():
             if value is not None:
                 raise InputError(f"{flag}: has no effect, leave it out: {file} is no database")
         target, added = add_to_catalogue(file, force=force)
     else:
         for flag, example in (("--stack", "my-stack"), ("--hardware", "h100-sxm")):
-            if given[flag] is None:
+            if options[flag] is None:
                 raise InputError(f"{file}: a profile database: add {flag} {example}")
         assert stack is not None
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", stack):

@@ -278,10 +278,10 @@ def _count(what: str, given: Any) -> int:
 
 def _nodes(workers: int, speeds: Sequence[float] | None) -> list[Node]:
     count = _count("workers", workers)
-    given = [1.0] * count if speeds is None else list(speeds)
-    if len(given) != count:
-        raise InputError(f"{len(given)} speeds for {count} workers: give one for each")
-    return [Node(f"worker{i}", speed) for i, speed in enumerate(given)]
+    speed_of_node = [1.0] * count if speeds is None else list(speeds)
+    if len(speed_of_node) != count:
+        raise InputError(f"{len(speed_of_node)} speeds for {count} workers: give one for each")
+    return [Node(f"worker{i}", speed) for i, speed in enumerate(speed_of_node)]
 
 
 def _servers(servers: int) -> list[Node]:

@@ -179,14 +179,14 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
 
 def _ports(topology: Hierarchical, nodes: Ints) -> list[Ints]:
     """Return the card, and the leaf switch, of each worker; neither if it shares none."""
-    machine, found = nodes // topology.group_size, []
+    machine, ports = nodes // topology.group_size, []
     if (topology.cards or topology.group_size) < topology.group_size:
         assert topology.cards is not None
         within = nodes % topology.group_size * topology.cards // topology.group_size
-        found.append(machine * topology.cards + within)
+        ports.append(machine * topology.cards + within)
     if topology.leaf is not None:
-        found.append(machine // topology.leaf)
-    return found
+        ports.append(machine // topology.leaf)
+    return ports
 
 
 def _company(at_once: Ints, port: Ints, who: Ints) -> Ints:
@@ -388,7 +388,7 @@ def _of_next_machine(group: Ints, size: int) -> Ints:
 
 def _doubling_links(cluster: Cluster, groups: Ints, every: bool) -> list[Link]:
     """Return the links between ranks whose distance is a power of two."""
-    found: dict[Link, None] = {}
+    links: dict[Link, None] = {}
     ranks = groups.shape[1]
     for distance in _powers_of_two(ranks):
         one = np.arange(ranks - distance)
@@ -398,8 +398,8 @@ def _doubling_links(cluster: Cluster, groups: Ints, every: bool) -> list[Link]:
             other = one + distance
             if every:
                 one, other = np.append(one, other), np.append(other, one)
-        found |= dict.fromkeys(_links(cluster, groups[:, one], groups[:, other]))
-    return list(found)
+        links |= dict.fromkeys(_links(cluster, groups[:, one], groups[:, other]))
+    return list(links)
 
 
 def _powers_of_two(below: int) -> list[int]:

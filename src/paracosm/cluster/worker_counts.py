@@ -23,49 +23,49 @@ def parse_workers(value: Any) -> tuple[int, ...]:
     (16,24..48); a single number continues by ones. The number after the dots is always the last.
     """
     parts = value if isinstance(value, list | tuple) else [value]
-    found: list[int] = []
+    counts: list[int] = []
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, int | str):
             raise InputError(f"a number of workers is a whole number, not {part!r}: {EXAMPLE}")
         if isinstance(part, int):
-            _append(found, part)
+            _append(counts, part)
             continue
         for piece in part.split(","):
-            _parse_piece(piece.strip(), found)
-    if not found:
+            _parse_piece(piece.strip(), counts)
+    if not counts:
         raise InputError(f"missing number of workers: {EXAMPLE}")
-    return tuple(found)
+    return tuple(counts)
 
 
-def _parse_piece(piece: str, found: list[int]) -> None:
+def _parse_piece(piece: str, counts: list[int]) -> None:
     match = re.fullmatch(r"(\d{1,18})(?:\s*\.\.\s*(\d{1,18}))?", piece)
     if match is None:
         digits = in_digits(piece)
         example = EXAMPLE if digits is None else f"write {digits}"
         raise InputError(f'cannot read "{piece}" as numbers of workers: {example}')
     first = int(match[1])
-    _append(found, first)
+    _append(counts, first)
     if match[2] is not None:
         last = int(match[2])
         if last <= first:
             raise InputError(f'"{piece}" is not a range: the number after the dots must be larger')
-        before = found[-2] if len(found) > 1 else 0
+        before = counts[-2] if len(counts) > 1 else 0
         factor, rest = divmod(first, before) if before else (1, 1)
         step = first - before if before else 1
         number = first
         while number < last:
             number = min(number + step if rest else number * factor, last)
-            _append(found, number)
+            _append(counts, number)
 
 
-def _append(found: list[int], number: int) -> None:
+def _append(counts: list[int], number: int) -> None:
     if number < 1:
         raise InputError(f"a job has at least 1 worker, not {shown(number)}")
     if number > MOST_NODES:
         written = shown(number) if is_too_wide(number) else f"{number:,}"
         raise InputError(f"a job has at most {MOST_NODES:,} workers, not {written}")
-    if found and number <= found[-1]:
-        raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
-    if len(found) == MOST:
+    if counts and number <= counts[-1]:
+        raise InputError(f"numbers of workers must increase: {number} comes after {counts[-1]}")
+    if len(counts) == MOST:
         raise InputError(f"more than {MOST:,} numbers of workers: take larger steps")
-    found.append(number)
+    counts.append(number)

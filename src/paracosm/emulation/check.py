@@ -51,12 +51,12 @@ def predicted_time(folder: Path) -> float:
         raise InputError(f"{folder}: not the folder of a finished run") from None
     if not isinstance(summary, dict):
         raise InputError(f"{folder}: its summary holds no mapping of names to values")
-    found = without_digest(summary, f"{folder}: its summary").get("iteration_time")
-    if isinstance(found, dict):
-        found = found.get("median")
-    if not isinstance(found, int | float) or not found > 0:
+    time = without_digest(summary, f"{folder}: its summary").get("iteration_time")
+    if isinstance(time, dict):
+        time = time.get("median")
+    if not isinstance(time, int | float) or not time > 0:
         raise InputError(f"{folder}: its summary has no iteration_time to compare with")
-    return float(found)
+    return float(time)
 
 
 def compare_with(folder: Path, summary: EmulationSummary) -> dict[str, Any]:

@@ -51,9 +51,9 @@ def compiler(asked: str) -> str:
         InputError: there is none.
     """
     for name in (os.environ.get("CC", "cc"), "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return found
+        path = shutil.which(name)
+        if path:
+            return path
     raise InputError(f"{asked}: no C compiler (cc, gcc or clang): install gcc")
 
 

@@ -165,8 +165,8 @@ def _candidates(x: Floats, y: Floats) -> Iterator[Fit]:
     """Yield the best lines with the knee at any inner point or between two."""
     one = np.ones_like(x)
     for knee in x[1:-1].tolist():
-        found, left = _solved([one, x, np.maximum(x - knee, 0.0)], y)
-        yield found, knee, left
+        coefficients, left = _solved([one, x, np.maximum(x - knee, 0.0)], y)
+        yield coefficients, knee, left
     for place in range(2, len(x) - 1):
         low, high = slice(None, place), slice(place, None)
         (base, before), left = _solved([one[low], x[low]], y[low])

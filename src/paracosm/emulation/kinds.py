@@ -91,10 +91,10 @@ def kind_of_each(records: Sequence[Record], world: int) -> Ints:
     A rank of which nothing is known is like the nearest recorded one before it.
     """
     calls_of_ranks = _calls(records)
-    found = _known_kinds(calls_of_ranks, world)
+    kinds = _known_kinds(calls_of_ranks, world)
     ranks = np.array(sorted(calls.rank for calls in calls_of_ranks), dtype=np.int64)
     before = np.maximum(np.searchsorted(ranks, np.arange(world), side="right") - 1, 0)
-    return np.where(found < 0, ranks[before], found)
+    return np.where(kinds < 0, ranks[before], kinds)
 
 
 def groups_like(members: Sequence[int], world: int) -> Ints | None:
@@ -166,13 +166,13 @@ class _Calls:
     @cached_property
     def unlike(self) -> set[int]:
         """Ranks that do something else than this one, of those that it meets."""
-        found = set(self.neighbours)
+        ranks = set(self.neighbours)
         for members, roots in self.roots.items():
             if roots and self.rank not in roots:
-                found |= roots
+                ranks |= roots
             elif roots:
-                found |= set(sorted(set(members) - roots)[:1])
-        return found - {self.rank}
+                ranks |= set(sorted(set(members) - roots)[:1])
+        return ranks - {self.rank}
 
     def _is_exchange(self, name: str) -> bool:
         """Whether all members may do the same: what goes d places on comes from d places back.
@@ -204,10 +204,10 @@ class _Calls:
 
 
 def _calls(records: Sequence[Record]) -> list[_Calls]:
-    found: dict[int, _Calls] = {}
+    by_rank: dict[int, _Calls] = {}
     for record in records:
         if isinstance(record, Group | Collective | Wait | Iteration):
-            calls = found.setdefault(record.rank, _Calls(record.rank))
+            calls = by_rank.setdefault(record.rank, _Calls(record.rank))
             match record:
                 case Group():
                     calls.groups[record.name] = record.members
@@ -217,14 +217,14 @@ def _calls(records: Sequence[Record]) -> list[_Calls]:
                     calls.events.append((record.asked, record))
                 case Wait():
                     calls.events.append((record.begin, record))
-    return list(found.values())
+    return list(by_rank.values())
 
 
 def _known_kinds(calls_of_ranks: Sequence[_Calls], world: int) -> Ints:
     """Return the recorded rank that each rank is like, or -1."""
-    found = np.full(world, -1, dtype=np.int64)
+    kinds = np.full(world, -1, dtype=np.int64)
     for own in calls_of_ranks:
-        found[own.rank] = own.rank
+        kinds[own.rank] = own.rank
     for own in calls_of_ranks:
         for members in own.staged:
             rows = groups_like(members, world)
@@ -233,17 +233,17 @@ def _known_kinds(calls_of_ranks: Sequence[_Calls], world: int) -> Ints:
             for other in calls_of_ranks:
                 if other.rank in members:
                     column = rows[:, sorted(members).index(other.rank)]
-                    found[column[found[column] < 0]] = other.rank
+                    kinds[column[kinds[column] < 0]] = other.rank
     alike = [row for calls in calls_of_ranks for row in _alike(calls, world)]
     changed = True
     while changed:
         changed = False
         for row in alike:
-            known = np.unique(found[row])
+            known = np.unique(kinds[row])
             if len(known) == 2 and known[0] < 0:
-                found[row] = known[1]
+                kinds[row] = known[1]
                 changed = True
-    return found
+    return kinds
 
 
 def _alike(own: _Calls, world: int) -> list[Ints]:

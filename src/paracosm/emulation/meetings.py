@@ -118,7 +118,7 @@ _Shared = tuple[Hashable, frozenset[int], tuple[int, ...]]
 def _shared_groups(
     groups: Mapping[int, Sequence[Group]], kind_of: Ints
 ) -> dict[tuple[int, str], _Shared]:
-    found: dict[tuple[int, str], _Shared] = {}
+    shared: dict[tuple[int, str], _Shared] = {}
     for rank, made in groups.items():
         seen: Counter[Hashable] = Counter()
         for group in made:
@@ -126,6 +126,6 @@ def _shared_groups(
             ranks, counts = np.unique(kinds, return_counts=True)
             what = tuple(zip(ranks.tolist(), counts.tolist(), strict=True))
             alike = tuple(np.asarray(group.members)[kinds == rank].tolist())
-            found[rank, group.name] = (what, seen[what]), frozenset(ranks.tolist()), alike
+            shared[rank, group.name] = (what, seen[what]), frozenset(ranks.tolist()), alike
             seen[what] += 1
-    return found
+    return shared

@@ -205,9 +205,9 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
     the first record.
     """
     timeline = Timeline()
-    found = by_rank(records)
-    start = min((records.first for records in found), default=np.inf)
-    for own in found:
+    rank_records = by_rank(records)
+    start = min((records.first for records in rank_records), default=np.inf)
+    for own in rank_records:
         if np.isfinite(own.first):
             _add(timeline, own, start)
     return timeline

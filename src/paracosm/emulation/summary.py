@@ -41,22 +41,22 @@ def summarise(
     ranks the numbers at the top are the slowest one's, and `ranks` has those of each. `exit_code`
     is None if the script was interrupted.
     """
-    found = by_rank(records, config.rank)
-    numbers = [_numbers(records) for records in found]
+    rank_records = by_rank(records, config.rank)
+    numbers = [_numbers(records) for records in rank_records]
     times = [own["iteration_time"] for own in numbers]
     slowness = [-1.0 if time is None else float(time.median) for time in times]
     top = slowness.index(max(slowness))
     notes = _notes(records)
     if not exit_code and config.world > 1 and not any(note["grave"] for note in notes):
-        notes += _nothing_done(found)
+        notes += _nothing_done(rank_records)
     cluster = None
     if config.has_links and config.communication in (None, "cluster"):
         cluster = config.resolve_cluster()
-    several = len(found) > 1
+    several = len(rank_records) > 1
     shown = ("iterations", "iteration_time", "breakdown", "utilisation", "peak_memory")
     ranks = [
         {"rank": records.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
-        for records, own in zip(found, numbers, strict=True)
+        for records, own in zip(rank_records, numbers, strict=True)
     ]
     backend, composed = config.mode == "backend", is_measured(measured)
     noise = _noise(measured if composed else (), times[top])
@@ -71,12 +71,14 @@ def summarise(
         **numbers[top],
         modelled=origins(config, composed),
         notes=notes,
-        virtual_time=_duration(found),
-        wall_time=_duration(by_rank(measured, config.rank)) if composed else _duration(found),
+        virtual_time=_duration(rank_records),
+        wall_time=_duration(by_rank(measured, config.rank))
+        if composed
+        else _duration(rank_records),
         cluster=None if cluster is None else describe_cluster(cluster),
-        lateness=_lateness(found[top]) if backend and not composed else None,
+        lateness=_lateness(rank_records[top]) if backend and not composed else None,
         emulator=None if backend else _emulator(records),
-        slowest_rank=found[top].rank if several else None,
+        slowest_rank=rank_records[top].rank if several else None,
         ranks=ranks if several else None,
     )
 
@@ -242,16 +244,16 @@ def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
     return [{"rank": note.rank, "grave": note.grave, "text": note.text} for note in notes]
 
 
-def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
+def _nothing_done(rank_records: Sequence[RankRecords]) -> list[dict[str, Any]]:
     """Return a note if nothing was emulated: no communication, or an early end of the script."""
     asked = [
         (collective.kind, collective.size, collective.site)
-        for own in found
+        for own in rank_records
         for collective in own.collectives
     ]
     why = "the script made no collective and sent no message: nothing was emulated"
     if asked:
-        if any(own.iterations for own in found) or len(set(asked)) < len(asked):
+        if any(own.iterations for own in rank_records) or len(set(asked)) < len(asked):
             return []
         why = (
             "the script made no step of an optimizer and asked for no collective twice: it ended "
@@ -268,25 +270,30 @@ _FEWEST = 10  # iterations, without the first: fewer say nothing
 
 def _noise(measured: Sequence[Record], time: IterationTimes | None) -> list[str]:
     """Return the signs that other processes kept the machine busy while computing was measured."""
-    found = []
+    notes = []
     for each in by_rank(measured):
         if len(each.iterations) > _FEWEST:
             first, last = each.iterations[0], each.iterations[-1]
             waited, went_on = last.core_wait - first.core_wait, last.end - first.end
             if waited > _BUSY * (waited + went_on):
                 share = waited / (waited + went_on)
-                found.append(f"rank {each.rank} waited for a core {share:.0%} of the time")
+                notes.append(f"rank {each.rank} waited for a core {share:.0%} of the time")
     if time is not None and time.measured >= _FEWEST:
         scatter = (time.p90 - time.p10) / time.median
         if scatter > _SCATTER:
-            found.append(f"iterations scatter by {scatter:.0%} of their median (p10 to p90)")
-    return found
+            notes.append(f"iterations scatter by {scatter:.0%} of their median (p10 to p90)")
+    return notes
 
 
-def _duration(found: Sequence[RankRecords]) -> float:
+def _duration(rank_records: Sequence[RankRecords]) -> float:
     """Return the seconds from the first to the last record, including those without a core."""
-    waited = max((own.iterations[-1].core_wait for own in found if own.iterations), default=0.0)
-    return max(max(each.last for each in found) - min(each.first for each in found) + waited, 0.0)
+    waited = max(
+        (own.iterations[-1].core_wait for own in rank_records if own.iterations), default=0.0
+    )
+    return max(
+        max(each.last for each in rank_records) - min(each.first for each in rank_records) + waited,
+        0.0,
+    )
 
 
 def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:

@@ -48,8 +48,8 @@ class Mtbf:
         """Return the shortest spelling; `parse_mtbf` reads it back as an equal one."""
         if self.worker == self.server:
             return f"{_text(self.worker)} a node"
-        given = {"worker": self.worker, "server": self.server}
-        return ", ".join(f"{_text(time)} a {node}" for node, time in given.items() if time != inf)
+        seconds = {"worker": self.worker, "server": self.server}
+        return ", ".join(f"{_text(time)} a {node}" for node, time in seconds.items() if time != inf)
 
     def of_job(self, workers: int, servers: int) -> float:
         """Return the mean seconds between failures of any of so many nodes."""

@@ -121,9 +121,9 @@ def build_graph(
 
 def whole_numbers(values: Sequence[Any], what: str) -> Ints:
     """Return `values` as integers; InputError for what an array would round, cut off or read."""
-    found = np.asarray(values)
-    if not len(values) or found.dtype.kind == "i":
-        return found.astype(np.int64)
+    numbers = np.asarray(values)
+    if not len(values) or numbers.dtype.kind == "i":
+        return numbers.astype(np.int64)
     exact = [whole(value) for value in values]
     wrong = [place for place, number in enumerate(exact) if number is None]
     if wrong:
@@ -244,8 +244,8 @@ def _rows_of(
     ids: Ints, wanted: Ints, owners: Ints, label: Callable[[int], str], where: str, verb: str
 ) -> Ints:
     rows = np.searchsorted(ids, wanted)
-    found = (rows < len(ids)) & (ids[np.minimum(rows, len(ids) - 1)] == wanted)
-    if len(missing := np.flatnonzero(~found)):
+    exists = (rows < len(ids)) & (ids[np.minimum(rows, len(ids) - 1)] == wanted)
+    if len(missing := np.flatnonzero(~exists)):
         owner = int(owners[missing[0]])
         who = label(owner) if owner >= 0 else "a storage from before the graph"
         raise InputError(f"{where}: {who} {verb} node {wanted[missing[0]]}, which does not exist")
@@ -272,8 +272,8 @@ def _storages(
             f"{where}: {label(row)} allocates {np.diff(sizes.offsets)[row]} storages, and "
             f"{np.diff(released.offsets)[row]} nodes are named to release them"
         )
-    given = [number for storage in columns.before for number in storage]
-    before = whole_numbers(given, f"{where}: storages from before").reshape(-1, 2)
+    numbers = [number for storage in columns.before for number in storage]
+    before = whole_numbers(numbers, f"{where}: storages from before").reshape(-1, 2)
     first = np.concatenate((np.full(len(before), -1), sizes.rows))
     users = np.concatenate((before[:, 1], released.values))
     last = np.full(len(users), len(ids), dtype=np.int64)

@@ -180,8 +180,8 @@ def _list(lists: Lists) -> pa.Array:
 
 
 def _metadata(table: pa.Table, where: str) -> Metadata:
-    found = table.schema.metadata or {}
-    texts = {key.decode(errors="replace"): text for key, text in found.items()}
+    metadata = table.schema.metadata or {}
+    texts = {key.decode(errors="replace"): text for key, text in metadata.items()}
     if _VERSION not in texts:
         raise InputError(f"{where}: an Arrow file, but not of a graph")
     version = texts[_VERSION].decode(errors="replace")

@@ -113,8 +113,8 @@ class Graph:
     @property
     def examples(self) -> int | None:
         """The size of the batch; None if the provenance lacks it."""
-        found = whole(self.provenance.get("examples", self.provenance.get("batch")))
-        return found if found is not None and found > 0 else None
+        count = whole(self.provenance.get("examples", self.provenance.get("batch")))
+        return count if count is not None and count > 0 else None
 
     def predecessors(self, row: int) -> Ints:
         """Return the rows that must end before `row` begins."""

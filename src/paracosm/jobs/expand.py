@@ -186,8 +186,8 @@ def _awaited(kind: Codes, communicator: Ints) -> Ints:
         )
         order = np.argsort(sent)
         place = np.minimum(np.searchsorted(sent[order], wanted), len(sends) - 1)
-        found = sends[order[place]]
-        awaited[receives] = np.where(sent[order[place]] == wanted, found, -1)
+        sender = sends[order[place]]
+        awaited[receives] = np.where(sent[order[place]] == wanted, sender, -1)
     return awaited
 
 

@@ -46,10 +46,10 @@ class Codebook:
         self._codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
 
     def code(self, text: str) -> int:
-        found = self._codes.get(text)
-        if found is None:
-            found = self._codes[text] = len(self._codes)
-        return found
+        number = self._codes.get(text)
+        if number is None:
+            number = self._codes[text] = len(self._codes)
+        return number
 
     @property
     def texts(self) -> tuple[str, ...]:

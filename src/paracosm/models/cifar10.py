@@ -55,13 +55,13 @@ def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
     Each of the six files must hold `records` images.
     """
     layout, files = _find(data_dir)
-    found: dict[str, Arrays] = {}
+    arrays: dict[str, Arrays] = {}
     for name, where, content in files:
-        found[name] = _checked(where, layout.read(where, content), records)
-    missing = [name for name in layout.files if name not in found]
+        arrays[name] = _checked(where, layout.read(where, content), records)
+    missing = [name for name in layout.files if name not in arrays]
     if missing:
         raise _broken(data_dir, f"the archive lacks {', '.join(missing)}")
-    parts = [found[name] for name in layout.files]
+    parts = [arrays[name] for name in layout.files]
     train_x = np.concatenate([x for x, _ in parts[:-1]])
     train_y = np.concatenate([y for _, y in parts[:-1]])
     return (train_x, train_y), parts[-1]

@@ -319,7 +319,7 @@ def settle(fair: Any, now: Any) -> None:
     counts = fair.counts
     if counts[TOUCHED] > 0:
         _gather(fair, now)
-        found = 0
+        count = 0
         for index in range(counts[TOUCHED]):
             number = fair.touched[index]
             path = fair.paths[number]
@@ -341,12 +341,12 @@ def settle(fair: Any, now: Any) -> None:
                 path.shared = path.load
                 if path.flows == 0:
                     path.rate = 0.0
-                fair.near_paths[found] = number
+                fair.near_paths[count] = number
                 path.is_near = CHANGED
-                found += 1
+                count += 1
         counts[TOUCHED] = 0
-        if found > 0:
-            _share_out(fair, found, now)
+        if count > 0:
+            _share_out(fair, count, now)
 
 
 @inlined
@@ -358,9 +358,9 @@ def _is_alone(fair: Any, number: Any) -> Any:
 
 
 @subroutine
-def _share_out(fair: Any, found: Any, now: Any) -> None:
+def _share_out(fair: Any, count: Any, now: Any) -> None:
     """Set the rates of all flows connected with the first `found` of `near_paths`."""
-    near_paths, near_stations = _find_connected(fair, found)
+    near_paths, near_stations = _find_connected(fair, count)
     _fill(fair, near_paths, near_stations, now)
 
 

@@ -74,14 +74,14 @@ class Comparison:
         if best is None or len(self.times[best]) < 2:
             return None
         own = self.times[best]
-        found = []
+        close = []
         for other in self.speedups:
             both = [seed for seed in own if seed in self.times[other]]
             of_best = [factor(best) * own[seed] for seed in both]
             of_other = [factor(other) * self.times[other][seed] for seed in both]
             if other != best and not are_told_apart(of_best, of_other):
-                found.append(other)
-        return found or None
+                close.append(other)
+        return close or None
 
 
 def _speedup(reference: Mapping[int, float], own: Mapping[int, float]) -> float:

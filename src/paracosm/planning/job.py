@@ -164,14 +164,14 @@ def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedu
     while True:
         left = dict(passed)
         for block in _until_one_is_done(blocks(steps), steps):
-            found = {}
+            schedules = {}
             for name in left:
                 rows = getattr(block, name)
-                found[name] = rows[left[name] :]
-                left[name] -= len(rows) - len(found[name])
-                passed[name] += len(found[name])
-            if any(len(rows) for rows in found.values()):
-                yield replace(block, **found)
+                schedules[name] = rows[left[name] :]
+                left[name] -= len(rows) - len(schedules[name])
+                passed[name] += len(schedules[name])
+            if any(len(rows) for rows in schedules.values()):
+                yield replace(block, **schedules)
         steps *= FACTOR
 
 

@@ -284,11 +284,15 @@ def _failures(config: PlanConfig) -> dict[str, str]:
 def _spread(values: Sequence[float]) -> Planned:
     if not values:
         return Planned(median=None, low=None, high=None)
-    found = spread(values)
+    values_spread = spread(values)
     return Planned(
         **{
             name: value if isfinite(value) else None
-            for name, value in (("median", found.median), ("low", found.low), ("high", found.high))
+            for name, value in (
+                ("median", values_spread.median),
+                ("low", values_spread.low),
+                ("high", values_spread.high),
+            )
         }
     )
 

@@ -101,14 +101,14 @@ def _place(request: Request) -> tuple[object, ...]:
     return -workers, str(rule), seed
 
 
-def _kept(found: Mapping[str, Any]) -> Outcome:
+def _kept(mapping: Mapping[str, Any]) -> Outcome:
     for field in fields(Outcome):
-        if field.default is MISSING and field.name not in found:
+        if field.default is MISSING and field.name not in mapping:
             raise InputError(f'the journal of runs is damaged: a result without "{field.name}"')
-    kept = Outcome.from_dict(found, "the journal of runs is damaged: ")
+    kept = Outcome.from_dict(mapping, "the journal of runs is damaged: ")
     for name in ("time", "spent", "updates", "made", "steps"):
         if not 0 <= (getattr(kept, name) or 0) <= LAST_INSTANT:
-            raise InputError(f"the journal of runs is damaged: {name} is {found[name]}")
+            raise InputError(f"the journal of runs is damaged: {name} is {mapping[name]}")
     return kept
 
 
@@ -261,12 +261,12 @@ def _steps(summary: TrainingSummary) -> int:
     return round(summary.examples * row.steps_per_second / row.examples_per_second)
 
 
-def _divergence(found: object) -> str | None:
-    if not isinstance(found, dict):
+def _divergence(value: object) -> str | None:
+    if not isinstance(value, dict):
         return None
     return (
-        f"the minibatch loss was {found['loss']:.3g} at update {found['update']:,}, on a gradient "
-        f"of staleness {found['staleness']}"
+        f"the minibatch loss was {value['loss']:.3g} at update {value['update']:,}, on a gradient "
+        f"of staleness {value['staleness']}"
     )
 
 

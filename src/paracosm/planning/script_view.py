@@ -110,11 +110,11 @@ def sections(runs: Sequence[Run]) -> Sections:
 
 def _by_hardware(run: Run) -> dict[str, list[PlannedScript]]:
     """Return the designs that have a speed, by hardware."""
-    found: dict[str, list[PlannedScript]] = {}
+    scripts: dict[str, list[PlannedScript]] = {}
     for design in run.numbers.designs:
         if design.throughput is not None:
-            found.setdefault(design.hardware, []).append(design)
-    return found
+            scripts.setdefault(design.hardware, []).append(design)
+    return scripts
 
 
 def _frontier(runs: Sequence[Run]) -> Chart:

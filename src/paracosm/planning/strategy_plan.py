@@ -156,12 +156,12 @@ class StrategyPlanConfig(FailureFields):
         """Numbers of workers to compare, ascending: halves of halves, in whole nodes."""
         node = self.catalogued.node
         count = 1 if node is None else node.count
-        found, number = list[int](), self.max_workers
+        counts, number = list[int](), self.max_workers
         while number >= 1:
             whole = number // count * count if number > count else number
-            found.append(whole)
+            counts.append(whole)
             number = whole // 2
-        return tuple(sorted(set(found)))
+        return tuple(sorted(set(counts)))
 
 
 def run_strategy_plan(
@@ -259,12 +259,12 @@ def _designs(
     config: StrategyPlanConfig, model: Transformer, workers: int, search: Search, price: Price
 ) -> list[PlannedStrategy]:
     failures = config.job_failures(workers, 0, stops_together=True)
-    found = []
+    designs = []
     for place, strategy in enumerate(ranked_strategies(search, SHOWN), start=1):
         tokens = strategy.examples * model.sequence
         work = config.tokens / tokens * strategy.iteration_time
         time = work if failures is None else _with_failures(work, failures, workers)
-        found.append(
+        designs.append(
             PlannedStrategy(
                 **strategy,
                 workers=workers,
@@ -276,7 +276,7 @@ def _designs(
                 is_efficient=False,
             )
         )
-    return found
+    return designs
 
 
 def _with_failures(work: float, failures: JobFailures, workers: int) -> float:

@@ -87,10 +87,10 @@ def _with_micro_batches(
 def _shardings(replicas: int, near: int) -> list[tuple[str, int]]:
     if replicas == 1:
         return [("none", 0)]
-    found = [("none", 0), ("optimizer", 0), ("gradients", 0), ("parameters", 0)]
+    shardings = [("none", 0), ("optimizer", 0), ("gradients", 0), ("parameters", 0)]
     if 1 < near < replicas and replicas % near == 0:
-        found.append(("parameters", near))
-    return found
+        shardings.append(("parameters", near))
+    return shardings
 
 
 def _divisors(number: int, most: int) -> list[int]:

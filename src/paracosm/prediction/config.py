@@ -201,10 +201,10 @@ class PredictConfig(PredictionFields):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        given = [name for name in SUBJECTS if getattr(self, name)]
-        if len(given) != 1:
-            found = f", not {' and '.join(given)}" if given else ""
-            raise ValueError(f"nothing to predict: give one of model, graph, profile{found}")
+        subjects = [name for name in SUBJECTS if getattr(self, name)]
+        if len(subjects) != 1:
+            but = f", not {' and '.join(subjects)}" if subjects else ""
+            raise ValueError(f"nothing to predict: give one of model, graph, profile{but}")
         if self.shape is not None and not all(1 <= size <= MOST_ELEMENTS for size in self.shape):
             sizes = "x".join(map(shown, self.shape))
             raise ValueError(f"shape: sizes are 1 to {MOST_ELEMENTS:,}, not {sizes}")

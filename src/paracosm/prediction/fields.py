@@ -96,6 +96,6 @@ class PredictionFields(ClusterFields):
         return changes_cluster(change) or change.what == "count"
 
     def _with(self, where: str, **values: Any) -> Self:
-        given = {name: getattr(self, name) for name in self.model_fields_set} | values
-        given = {name: value for name, value in given.items() if value is not None}
-        return validated(type(self), given, where)
+        fields_set = {name: getattr(self, name) for name in self.model_fields_set} | values
+        fields_set = {name: value for name, value in fields_set.items() if value is not None}
+        return validated(type(self), fields_set, where)

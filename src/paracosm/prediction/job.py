@@ -237,10 +237,10 @@ def _relative_rates(replica: Replica, strategy: Strategy) -> dict[str, float]:
     }
     if not alone or not rates:
         return {}
-    found = {name: (rate or 0.0) / alone for name, rate in rates.items()}
+    relative = {name: (rate or 0.0) / alone for name, rate in rates.items()}
     if strategy.pipeline == 1:
-        return found
-    of_device = {"": 1.0, **found}
+        return relative
+    of_device = {"": 1.0, **relative}
     durations = {"": replica.duration, **replica.durations_by_device}
     least = np.min([of_device[name] * durations[name] for name in durations], axis=0)
     apart = float(replica.duration.sum()) / float(least.sum() or 1.0)

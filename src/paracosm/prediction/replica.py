@@ -366,12 +366,12 @@ def _provenance(
         "efficiency of the class of ops on others",
         "datasheet": "datasheet, times the efficiency of another class of ops",
     }
-    found = {source: names[source] for source in coverage if source in names}
+    provenance = {source: names[source] for source in coverage if source in names}
     if launch:
-        found["launching an op"] = launch
+        provenance["launching an op"] = launch
     if page_faults is not None:
-        found["page faults"] = f"measured by the byte: {format_duration(page_faults.sum())}"
-    return found
+        provenance["page faults"] = f"measured by the byte: {format_duration(page_faults.sum())}"
+    return provenance
 
 
 def _where(replica: TimedReplica) -> str:
@@ -390,18 +390,18 @@ def _sources(replica: TimedReplica, config: PredictConfig) -> dict[str, str]:
     hardware, correction = replica.hardware, replica.correction
     stack = config.software
     why = "" if config.stack is not None else BY_DEFAULT
-    found = {
+    sources = {
         "software": f"{config.software_name}{why}: {stack.title}: {stack.source}",
         "peaks and memory": hardware.device.source,
     }
     if "batch" not in config.model_fields_set and config.architecture is not None:
-        found[ONE_EACH] = "by default: most devices have no room for many more"
+        sources[ONE_EACH] = "by default: most devices have no room for many more"
     if hardware.node is not None:
-        found["node"] = hardware.node.source
+        sources["node"] = hardware.node.source
     offloads = config.is_on_cluster and config.jobs[-1][1].offload_optimizer
     if hardware.host is not None and offloads:
-        found["host"] = f"{hardware.host.title}: {hardware.host.source}"
-    found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
+        sources["host"] = f"{hardware.host.title}: {hardware.host.source}"
+    sources |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
     if correction.origin:
-        found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
-    return found
+        sources["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
+    return sources

@@ -299,16 +299,16 @@ def _until_interrupted(
     cases: Sequence[Case], predicted: Callable[[Case], Found], progress: Progress | None
 ) -> tuple[list[Found], str]:
     """Predict each case; Ctrl-C ends it with those that are done, unless not even the first is."""
-    found: list[Found] = []
+    predictions: list[Found] = []
     try:
         for case in cases:
-            found.append(predicted(case))
+            predictions.append(predicted(case))
             if progress is not None:
-                progress(len(found), None)
+                progress(len(predictions), None)
     except KeyboardInterrupt:
-        if not found:
+        if not predictions:
             raise
-    return found, "done" if len(found) == len(cases) else "interrupted"
+    return predictions, "done" if len(predictions) == len(cases) else "interrupted"
 
 
 @dataclass(frozen=True)

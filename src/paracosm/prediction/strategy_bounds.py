@@ -107,13 +107,13 @@ class TimedSplit:
         graph, duration = self.replica.graph, self.replica.duration
         product = np.array([set(PRODUCTS) & set(op.name.split(".")) for op in graph.ops], bool)
         is_product = product[graph.op]
-        found = {}
+        seconds = {}
         for what, of_layers in self._again.items():
-            found[what] = np.zeros(len(of_layers))
+            seconds[what] = np.zeros(len(of_layers))
             for number, (rows, whole) in enumerate(zip(of_layers, self._again[True], strict=True)):
                 last = max((row for row in whole if is_product[row]), default=len(graph))
-                found[what][number] = duration[[row for row in rows if row < last]].sum()
-        return found
+                seconds[what][number] = duration[[row for row in rows if row < last]].sum()
+        return seconds
 
     @cached_property
     def _kept(self) -> Mapping[bool | str, Floats]:

@@ -98,7 +98,7 @@ def search_strategies(
     """
     workers, machine = len(cluster.workers), machine_of(cluster.topology, len(cluster.workers))
     check_divisible(model, workers, machine, examples)
-    found = list(candidates(model, workers, machine, examples, form))
+    strategies = list(candidates(model, workers, machine, examples, form))
     memory = min((node.memory for node in cluster.nodes if node.memory), default=None)
     network = Network(cluster)
     speed = max(node.speed for node in cluster.nodes)
@@ -107,7 +107,7 @@ def search_strategies(
     def entry(number: int, level: int) -> tuple[float, int, int] | None:
         """Return the bound of a candidate at the first level of recomputation that may fit."""
         for tried in range(level, len(RECOMPUTED)):
-            candidate = _recomputing(found[number], RECOMPUTED[tried])
+            candidate = _recomputing(strategies[number], RECOMPUTED[tried])
             split = replicas(candidate)
             needs = split.least_memory(candidate.strategy)
             if memory is None or needs <= memory:
@@ -124,11 +124,11 @@ def search_strategies(
     collecting = gc.isenabled()
     gc.disable()  # a fifth of the time: millions of objects, and no cycle among them
     try:
-        queue = [each for n in range(len(found)) if (each := entry(n, 0)) is not None]
+        queue = [each for n in range(len(strategies)) if (each := entry(n, 0)) is not None]
         heapify(queue)
         while queue and queue[0][0] < best and predicted < MOST:
             _, number, level = heappop(queue)
-            candidate = _recomputing(found[number], RECOMPUTED[level])
+            candidate = _recomputing(strategies[number], RECOMPUTED[level])
             split = replicas(candidate)
             job, needs = _predict(split, cluster, candidate, memory, device)
             predicted += 1
@@ -151,7 +151,7 @@ def search_strategies(
             gc.enable()
     return Search(
         ranked=tuple(sorted(fitting, key=_order)),
-        candidates=len(found),
+        candidates=len(strategies),
         predicted=predicted,
         too_large=len(large),
         nearest=min(large.values(), key=lambda each: each.needs, default=None),

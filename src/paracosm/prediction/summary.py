@@ -103,14 +103,14 @@ def _estimated(prediction: Prediction) -> int:
 
 def _phases(prediction: Prediction) -> dict[str, dict[str, float]]:
     phase, schedule = prediction.graph.phase, prediction.schedule
-    found = {}
+    phases = {}
     for code in np.unique(phase).tolist():
         chosen = phase == code
-        found[PHASES[code]] = {
+        phases[PHASES[code]] = {
             "begin": float(schedule.begin[chosen].min()),
             "end": float(schedule.end[chosen].max()),
         }
-    return found
+    return phases
 
 
 def _compared(prediction: Prediction, measured: IterationTiming, probe: float) -> Measured:

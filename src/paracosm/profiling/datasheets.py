@@ -87,9 +87,9 @@ NONE = Correction()
 
 def class_of(name: str, phase: str = "forward") -> str:
     """Return the class of an op by its name ("aten.mm.default") and the phase that it runs in."""
-    found = next((kind for kind, pattern in PATTERNS if pattern.search(name)), "elementwise")
-    updates = phase == "optimizer" and found not in COUNTED
-    return "optimizer" if updates else found
+    op_class = next((kind for kind, pattern in PATTERNS if pattern.search(name)), "elementwise")
+    updates = phase == "optimizer" and op_class not in COUNTED
+    return "optimizer" if updates else op_class
 
 
 def default_stack() -> Stack:
@@ -230,21 +230,21 @@ def _kernel_time(op: Op, kind: str, dtype: str, hardware: Hardware, stack: Stack
     kernel_of: Literal["", "rows", "weights"] = ""
     if grouped and stack.grouped:
         kernel_of = "weights" if all(len(shape) == 2 for shape in shapes[:2]) else "rows"
-    found = products_of(dtype, scaling, hardware.device, kernel_of)
+    rates = products_of(dtype, scaling, hardware.device, kernel_of)
     sizes_of_product = (
         _grouped_sizes(shapes, named.get("groups")) if grouped else _product_sizes(op, shapes)
     )
-    if found is None or sizes_of_product is None:
+    if rates is None or sizes_of_product is None:
         return None
     seconds = product_seconds(
-        found,
+        rates,
         device,
         sizes_of_product,
         read=op.bytes_read,
         written=op.bytes_written,
         clock=clock,
     )
-    return OpTime(seconds, *kernel_spread(found, device))
+    return OpTime(seconds, *kernel_spread(rates, device))
 
 
 def _unfused(hardware: Hardware, sizes: tuple[int, int, int, int, int], backward: bool) -> OpTime:
@@ -322,11 +322,11 @@ def _product_sizes(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int,
 def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, float]:
     """Return the share of the time of all nodes by class, from (class, seconds) of their ops."""
     counts = graph.count()
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for code, (kind, seconds) in times.items():
-        found[kind] = found.get(kind, 0.0) + float(counts[code] * seconds)
-    total = sum(found.values())
-    return {kind: seconds / total for kind, seconds in found.items() if total}
+        shares[kind] = shares.get(kind, 0.0) + float(counts[code] * seconds)
+    total = sum(shares.values())
+    return {kind: seconds / total for kind, seconds in shares.items() if total}
 
 
 def common_error(

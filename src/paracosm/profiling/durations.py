@@ -232,27 +232,27 @@ def _estimates(
     types = {timing.op.name for timing in timings}
     needed, of_host = set(_needed(graph)), _host_only(graph)
     by_key = {_key(op): op for op in needed}
-    found: dict[Op, Estimate] = {}
+    by_op: dict[Op, Estimate] = {}
     if timed := [timing for timing in timings if _key(timing.op) in by_key]:
         exact, _ = pool(timed)
-        found = {by_key[key]: exact.estimate(row) for key, row in exact.rows.items()}
+        by_op = {by_key[key]: exact.estimate(row) for key, row in exact.rows.items()}
     alike = {work_of(timing.op): timing for timing in timings}
-    others = {op: alike[work_of(op)] for op in needed if op not in found and work_of(op) in alike}
+    others = {op: alike[work_of(op)] for op in needed if op not in by_op and work_of(op) in alike}
     if others:
         exact, _ = pool(list({other.key: other for other in others.values()}.values()))
-        found |= {op: exact.estimate(exact.rows[_key(timing.op)]) for op, timing in others.items()}
+        by_op |= {op: exact.estimate(exact.rows[_key(timing.op)]) for op, timing in others.items()}
     rest = [
         op
         for op in needed
-        if op not in found and (op.name in types if op in of_host else _has_work(op, types))
+        if op not in by_op and (op.name in types if op in of_host else _has_work(op, types))
     ]
     if rest:
         from paracosm.profiling.estimators import fit_estimators
 
         wanted = {op.name for op in rest}
         estimators = fit_estimators(timings, only=wanted, method=estimator, seed=seed)
-        found |= {op: estimators.estimate(op) for op in rest}
-    return [found.get(op) for op in graph.ops]
+        by_op |= {op: estimators.estimate(op) for op in rest}
+    return [by_op.get(op) for op in graph.ops]
 
 
 def _needed(graph: Graph) -> list[Op]:
@@ -293,15 +293,15 @@ def _baselines(
 ) -> dict[str, float]:
     from paracosm.profiling.database import pool
 
-    found: dict[str, float] = {}
+    baselines: dict[str, float] = {}
     if (time := roofline_time(graph, timings)) is not None:
-        found["roofline"] = time
+        baselines["roofline"] = time
     known = pool(warm)
     times = [known[_key(op)].duration if _key(op) in known else math.nan for op in graph.ops]
     total = float(np.array(times)[graph.op].sum()) if len(graph) else math.nan
     if math.isfinite(total):
-        found["sum of warm timings"] = total
-    return found
+        baselines["sum of warm timings"] = total
+    return baselines
 
 
 def _has_work(op: Op, types: Collection[str]) -> bool:

@@ -51,8 +51,8 @@ class Environment:
     def from_json(cls, text: str) -> "Environment":
         """Return the environment of a text, ignoring names that a newer version added."""
         try:
-            found = parse_json(text, "environment")
-            own = {part.name: found[part.name] for part in fields(cls)}
+            content = parse_json(text, "environment")
+            own = {part.name: content[part.name] for part in fields(cls)}
             for part in fields(cls):
                 if type(own[part.name]) is not part.type:
                     raise ValueError(f"{part.name} is {str(own[part.name])[:40]!r}")
@@ -154,12 +154,12 @@ def last_level_cache(device: str = "cpu") -> int:
 
 def private_cache() -> int:
     """Return the bytes of the largest cache that a core has to itself."""
-    found = []
+    sizes = []
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         if (folder / "shared_cpu_list").read_text().strip() == "0":
             size = (folder / "size").read_text().strip()
-            found.append(int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1))
-    return max(found, default=PRIVATE_CACHE)
+            sizes.append(int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1))
+    return max(sizes, default=PRIVATE_CACHE)
 
 
 PRIVATE_CACHE = 1 << 20  # bytes, where the system does not say
@@ -171,10 +171,10 @@ def free_memory(device: str = "cpu") -> int | None:
     if device == "cuda":
         torch = require("torch", "torch", "profiling ops")
         return int(torch.cuda.mem_get_info()[0])
-    found = []
+    sizes = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+        sizes += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except OSError:
         return None
     for folder, limit, used in _GROUPS:
@@ -183,8 +183,8 @@ def free_memory(device: str = "cpu") -> int | None:
             held = int((folder / used).read_text()) - _cached_files(folder)
         except (OSError, ValueError):
             continue
-        found.append(max(0, allowed - held))
-    return min(found, default=None)
+        sizes.append(max(0, allowed - held))
+    return min(sizes, default=None)
 
 
 _GROUPS = (
@@ -196,8 +196,8 @@ _GROUPS = (
 
 def _cached_files(folder: Path) -> int:
     lines = (folder / "memory.stat").read_text().splitlines()
-    found = [line.split()[1] for line in lines if line.startswith("inactive_file ")]
-    return int(found[0]) if found else 0
+    sizes = [line.split()[1] for line in lines if line.startswith("inactive_file ")]
+    return int(sizes[0]) if sizes else 0
 
 
 _SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part

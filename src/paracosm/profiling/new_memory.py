@@ -28,16 +28,16 @@ def new_memory(graph: Graph) -> Ints:
     sizes = storages.size.tolist()
     heap = _Heap()
     for _ in range(_STEPS):
-        found = np.zeros(len(graph), dtype=np.int64)
+        bytes_of_node = np.zeros(len(graph), dtype=np.int64)
         for number in freed.get(len(graph), ()):  # those that outlived the step before
             heap.free(number)
         for node in sorted({*made, *freed} - {len(graph)}):
-            found[node] = sum(
+            bytes_of_node[node] = sum(
                 heap.allocate(storage, sizes[storage]) for storage in made.get(node, ())
             )
             for number in freed.get(node, ()):
                 heap.free(number)
-    return found
+    return bytes_of_node
 
 
 class _Heap:

@@ -105,22 +105,22 @@ class Processes:
         """Return one answer of each process, or of those numbered."""
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
-        found: dict[int, dict[str, Any]] = {}
+        received: dict[int, dict[str, Any]] = {}
         with selectors.DefaultSelector() as selector:
             for number, worker in enumerate(self._workers):
                 selector.register(_pipe(worker.stdout), selectors.EVENT_READ, number)
             while True:
                 for number in awaited:
                     if (
-                        number not in found
+                        number not in received
                         and (answer := self._complete_message(number)) is not None
                     ):
-                        found[number] = answer
-                if len(found) == len(awaited):
-                    return [found[number] for number in awaited]
+                        received[number] = answer
+                if len(received) == len(awaited):
+                    return [received[number] for number in awaited]
                 ready = selector.select(deadline - time.monotonic())
                 if not ready:
-                    late = next(number for number in awaited if number not in found)
+                    late = next(number for number in awaited if number not in received)
                     raise WorkerError(
                         f"{self._names[late]} did not answer within "
                         f"{seconds + self._timeout:g} s ({what})"

@@ -208,12 +208,12 @@ class _Run:
             needed = 2 * (self._memory_of(op) + op.bytes_written)
             if needed > self._room:
                 raise InputError(f"timing it takes {needed:,} bytes of memory")
-            found = self._bench.visit(op, self._settings.caches, seed)
+            seconds = self._bench.visit(op, self._settings.caches, seed)
         except Exception as error:  # whatever an op makes of arguments that were made up
             del self._open[op]
             self.refused[op] = " ".join(str(error).split()) or type(error).__name__
             return
-        samples.add(found, self._speed())
+        samples.add(seconds, self._speed())
         if number + 1 >= LEAST and samples.known_to(self._settings.precision):
             self._done(op)
 
@@ -446,8 +446,8 @@ def _main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     path, ops, settings = pickle.loads(sys.stdin.buffer.read())
     try:
-        found: Refused | BaseException = _profile_here(path, ops, settings, None)
+        outcome: Refused | BaseException = _profile_here(path, ops, settings, None)
     except (InputError, KeyboardInterrupt, MemoryError) as error:
-        found = error
+        outcome = error
     with os.fdopen(answer, "wb") as stream:
-        pickle.dump(found, stream)
+        pickle.dump(outcome, stream)

@@ -75,8 +75,8 @@ class Forward:
         sources = [self.renamed.get(name, name) for name in names]
         with torch.enable_grad():  # else it keeps nothing for a backward pass
             returned = operator(*(None if source is None else made[source] for source in sources))
-        found = dict(zip(self.returns, returned, strict=True))
-        return list({**made, **{n: t for n, t in found.items() if n is not None}}.values())
+        values = dict(zip(self.returns, returned, strict=True))
+        return list({**made, **{n: t for n, t in values.items() if n is not None}}.values())
 
 
 _SHIFTED = {f"weight{i}": f"weight{i + 1}" for i in range(4)}
@@ -144,15 +144,15 @@ def _on_alias(operator: torch._ops.OpOverload) -> Callable[..., Any]:
 
 def operator_of(op: Op) -> torch._ops.OpOverload:
     """Return the operator that an op names: "aten.convolution.default" is below `torch.ops`."""
-    found: Any = torch.ops
+    operator: Any = torch.ops
     try:
         for part in op.name.split("."):
-            found = getattr(found, part)
+            operator = getattr(operator, part)
     except (AttributeError, RuntimeError):
         raise InputError(f"{op.name}: PyTorch {torch.__version__} has no such op") from None
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(operator, torch._ops.OpOverload):
         raise InputError(f'{op.name}: not an op of PyTorch, such as "aten.addmm.default"')
-    return found
+    return operator
 
 
 class _Maker:
@@ -238,10 +238,10 @@ def bounds_of_positions(
     schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Bound]:
     """Return the bounds of those arguments of a call that are positions, by their names."""
-    found = _POSITIONS.get(schema.name.partition("::")[2], ())
+    rules = _POSITIONS.get(schema.name.partition("::")[2], ())
     names = [argument.name for argument in schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    return {pointer: rule(given.get) for pointer, rule in found if pointer in given}
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    return {pointer: rule(arguments.get) for pointer, rule in rules if pointer in arguments}
 
 
 def _size(tensor: TensorArgument, dimension: int) -> int:
@@ -249,25 +249,25 @@ def _size(tensor: TensorArgument, dimension: int) -> int:
     return tensor.shape[dimension] if tensor.shape else 1
 
 
-def _classes(given: _Given) -> int:
-    shape = given("self").shape
+def _classes(arguments: _Given) -> int:
+    shape = arguments("self").shape
     return int(shape[1] if len(shape) > 1 else shape[0])
 
 
-def _each_dimension(given: _Given) -> list[int | None]:
+def _each_dimension(arguments: _Given) -> list[int | None]:
     """Return the sizes that the tensors of x[i, :, j] index into; a mask has no positions."""
     bounds: list[int | None] = []
     dimension = 0
-    for index in given("indices"):
+    for index in arguments("indices"):
         mask = isinstance(index, TensorArgument) and index.dtype in ("bool", "uint8")
-        bounds.append(None if mask or index is None else given("self").shape[dimension])
+        bounds.append(None if mask or index is None else arguments("self").shape[dimension])
         dimension += len(index.shape) if mask else 1
     return bounds
 
 
-def _grouped(given: _Given) -> Groups:
+def _grouped(arguments: _Given) -> Groups:
     """Groups are rows of the first matrix, columns of the second, or what both are summed over."""
-    first, second = given("self").shape, given("mat2").shape
+    first, second = arguments("self").shape, arguments("mat2").shape
     size = second[1] if len(first) == 3 else first[0] if len(second) == 3 else first[1]
     return Groups(size, ends=True)
 
@@ -356,16 +356,16 @@ class Bench:
         first()  # memory for two results is there from now on
         clock.wait()
         del held
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         if "cold" in caches:
             self._stream.add_(1.0)
             results: list[Any] = []
             clock.seconds(lambda: results.append(second.result()))  # the clock's code is warm, too
             clock.head_start()
-            found["cold"] = clock.seconds(first)
+            seconds["cold"] = clock.seconds(first)
             results.clear()
         if "warm" in caches:
             once = max(clock.seconds(first), 1e-7)
             times = max(1, min(1000, int(ROW / once)))
-            found["warm"] = clock.seconds(first, times) / times
-        return found
+            seconds["warm"] = clock.seconds(first, times) / times
+        return seconds

@@ -97,17 +97,21 @@ def parse_detection(value: str | Detection) -> Detection:
     name, positional, named = parse_expression(text, "residual test")
     if name not in get_args(By):
         raise unknown("residual test", name, get_args(By))
-    given = [*positional, *named.values()]
-    if (given and name in ("ideal", "processor")) or set(named) - {"every"} or len(given) > 1:
+    arguments = [*positional, *named.values()]
+    if (
+        (arguments and name in ("ideal", "processor"))
+        or set(named) - {"every"}
+        or len(arguments) > 1
+    ):
         raise InputError(
             f'cannot read "{text}": write ideal, processor(time=20ms), local(every=10), '
             "tree(every=10) or snapshot(every=10)"
         )
-    if not given:
+    if not arguments:
         return Detection(cast(By, name))
-    every = parse_number(given[0])
+    every = parse_number(arguments[0])
     if not 1 <= every <= 1e9 or every != int(every):
-        raise InputError(f"{name}: every is a whole number from 1 to 1e9, not {given[0]}")
+        raise InputError(f"{name}: every is a whole number from 1 to 1e9, not {arguments[0]}")
     return Detection(cast(By, name), every=int(every))
 
 

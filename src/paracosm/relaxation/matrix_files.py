@@ -88,10 +88,12 @@ def _uniform(n: int, seed: int, stream: RelaxationStream) -> Floats:
 
 def _from_file(path: str, what: str, n: int, names: tuple[str, ...]) -> Floats:
     what = f"{what} {Path(path).name}"
-    found = read_array_file(path, names, vector=True)
-    if found is None:
-        found = read_matrix_market(path)
-    return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
+    numbers = read_array_file(path, names, vector=True)
+    if numbers is None:
+        numbers = read_matrix_market(path)
+    return checked_vector(
+        numbers if isinstance(numbers, np.ndarray) else numbers.toarray(), what, n
+    )
 
 
 def read_matrix(path: str | Path) -> Any:
@@ -103,8 +105,8 @@ def read_matrix(path: str | Path) -> Any:
     Raises:
         InputError: it is none of them, is damaged, or has several matrices.
     """
-    found = read_array_file(path, ("A",), vector=False)
-    return read_matrix_market(path) if found is None else found
+    matrix = read_array_file(path, ("A",), vector=False)
+    return read_matrix_market(path) if matrix is None else matrix
 
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
@@ -246,13 +248,13 @@ def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
             f"{form}, the value a {kind}number as in {'12' if kind else '-1.5e-3'}"
         )
     numbers = np.fromstring(data[header.end : start if is_cut else None].decode("ascii"), sep=" ")
-    found = len(numbers) // len(form.split())
-    if found < expected:
+    count = len(numbers) // len(form.split())
+    if count < expected:
         raise InputError(
-            f"{path}: the file is cut off: {found:,} of {expected:,} entries are there"
+            f"{path}: the file is cut off: {count:,} of {expected:,} entries are there"
         )
-    if found > expected:
-        raise InputError(f"{path}: more entries ({found:,}) than in its header ({expected:,})")
+    if count > expected:
+        raise InputError(f"{path}: more entries ({count:,}) than in its header ({expected:,})")
     return numbers
 
 

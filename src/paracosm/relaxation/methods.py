@@ -32,12 +32,12 @@ class Method:
 
     def __str__(self) -> str:
         """Return the shortest spelling, which `parse_method` reads back as an equal method."""
-        given = [
+        arguments = [
             f"{field.name}={format_number(getattr(self, field.name))}"
             for field in fields(self)
             if field.default is MISSING or getattr(self, field.name) != field.default
         ]
-        return f"{self.name}({', '.join(given)})" if given else self.name
+        return f"{self.name}({', '.join(arguments)})" if arguments else self.name
 
 
 @dataclass(frozen=True)

@@ -42,19 +42,19 @@ def _cyclic(unknowns: int, processors: int) -> Pattern:
     return pattern_from_owner(np.arange(unknowns) % processors, processors, "cyclic")
 
 
-def _random(problem: Problem, processors: int, _seed: int, given: Arguments) -> Pattern:
-    blocks = _count(given, "blocks", processors)
+def _random(problem: Problem, processors: int, _seed: int, arguments: Arguments) -> Pattern:
+    blocks = _count(arguments, "blocks", processors)
     return equal_blocks(f"random(blocks={blocks})", problem.n, processors, blocks, "random")
 
 
-def _rotating(problem: Problem, processors: int, _seed: int, given: Arguments) -> Pattern:
+def _rotating(problem: Problem, processors: int, _seed: int, arguments: Arguments) -> Pattern:
     check_processors(problem.n, processors)
-    blocks = _count(given, "blocks", min(2 * processors, problem.n))
+    blocks = _count(arguments, "blocks", min(2 * processors, problem.n))
     return equal_blocks(f"rotating(blocks={blocks})", problem.n, processors, blocks, "cyclic")
 
 
-def _graph(problem: Problem, processors: int, seed: int, given: Arguments) -> Pattern:
-    method = given.get("method", "auto")
+def _graph(problem: Problem, processors: int, seed: int, arguments: Arguments) -> Pattern:
+    method = arguments.get("method", "auto")
     if method not in METHODS:
         raise unknown("method of pattern graph", method, METHODS)
     return graph(problem.A, processors, method, seed)
@@ -191,8 +191,8 @@ def _named(spec: str) -> _Named:
     return _Named(name, bind(name, positional, named, PATTERNS[name].parameters))
 
 
-def _count(given: Arguments, key: str, default: int) -> int:
-    value = given.get(key)
+def _count(arguments: Arguments, key: str, default: int) -> int:
+    value = arguments.get(key)
     if value is None:
         return default
     number = parse_whole(value)

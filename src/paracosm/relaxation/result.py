@@ -329,13 +329,13 @@ def _faults(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
         window = 2 * spec.times.mean(spec.processors)
         policy = spec.config.checkpoint
         blocks = policy.scope == "block" or policy.monitor == "component"
-        found = score(
+        scores = score(
             [m.time for m in struck if m.data],
             _first_of_each(rollbacks, window),
             window,
             allow_repeats=blocks,
         )
-        summary |= asdict(found)
+        summary |= asdict(scores)
     return summary
 
 

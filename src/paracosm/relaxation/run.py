@@ -134,8 +134,14 @@ def relax_map(
     if pattern.shape != (n, n):
         raise InputError(f"reads: a matrix of shape {pattern.shape} for {n} components")
     problem = Problem("map", pattern, np.zeros(n), first, known, map=G)
-    given = {"norm": norm, "cluster": cluster, "fault": fault, "checkpoint": checkpoint, **fields}
-    config = validated(RelaxConfig, {"problem": problem, **given}, "relax_map")
+    arguments = {
+        "norm": norm,
+        "cluster": cluster,
+        "fault": fault,
+        "checkpoint": checkpoint,
+        **fields,
+    }
+    config = validated(RelaxConfig, {"problem": problem, **arguments}, "relax_map")
     if reads is not None and config.memory == "shared":
         raise InputError("reads: no effect in shared memory: leave it out, or give a network")
     return solve(spec_of(config, seed), progress)
@@ -159,11 +165,11 @@ def _problem_of(A: Any, b: Any, x0: Any, solution: Any, method: Any) -> Problem:
         divides = isinstance(method, str | Method) and method_divides(parse_method(method))
         return problem_from(A, b, x0, solution=solution, divides_by_diagonal=divides)
     changes = {"b": b, "x0": x0, "solution": solution}
-    given = {key: value for key, value in changes.items() if value is not None}
-    if not given:
+    arguments = {key: value for key, value in changes.items() if value is not None}
+    if not arguments:
         return A
     return problem_from(
-        A.A, given.get("b", A.b), given.get("x0", A.x0), solution=solution, name=A.name
+        A.A, arguments.get("b", A.b), arguments.get("x0", A.x0), solution=solution, name=A.name
     )
 
 

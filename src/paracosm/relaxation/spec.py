@@ -103,10 +103,10 @@ class RunSpec:
     @property
     def time_slice(self) -> float:
         """Seconds that a processor keeps a core; 0: each has one of its own."""
-        given = self.config.time_slice
-        if self.config.cores is None or given is None or self.threads <= self.config.cores:
+        seconds = self.config.time_slice
+        if self.config.cores is None or seconds is None or self.threads <= self.config.cores:
             return 0.0
-        return self.times.time_slice if given == "measured" else given
+        return self.times.time_slice if seconds == "measured" else seconds
 
     @property
     def max_time(self) -> float:

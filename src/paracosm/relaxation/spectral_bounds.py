@@ -214,8 +214,8 @@ def signed_radius(C: Any, scale: Floats | None, budget: Budget) -> float | None:
     if symmetric is not None:
         smallest, largest, converged = lanczos(symmetric, v, budget)
         return max(-smallest, largest) if converged else None
-    found = arnoldi(C, "LM", 4, v, budget)
-    return None if found is None else float(np.abs(found[0]).max())
+    values = arnoldi(C, "LM", 4, v, budget)
+    return None if values is None else float(np.abs(values[0]).max())
 
 
 def symmetrised(C: Any, scale: Floats | None) -> Any | None:

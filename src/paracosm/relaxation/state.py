@@ -249,9 +249,9 @@ def compute_residual(run: Run) -> None:
         square = float(a.gauges[k.SQUARE])
     else:
         rows, out = np.arange(run.spec.problem.n), np.zeros(run.spec.problem.n)
-        given = run.functions.map(read_only(a.iterate.x), read_only(rows), out)
+        image = run.functions.map(read_only(a.iterate.x), read_only(rows), out)
         a.iterate.residual[:] = (
-            out if given is None else _numbers(given, out, "map")
+            out if image is None else _numbers(image, out, "map")
         ) - a.iterate.x
         square = float(np.sum(a.iterate.residual**2))
     set_limits(a.gauges, square)
@@ -322,9 +322,9 @@ def ask_rows(run: Run) -> None:
         flight = run.arrays.flight
         number = int(flight.updates[processor])
         where = f"pattern function: processor {processor}, update {number}"
-        given = function(processor, number, uniform(run.arrays.choices[processor], number))
+        chosen = function(processor, number, uniform(run.arrays.choices[processor], number))
         try:
-            rows = np.asarray(given)
+            rows = np.asarray(chosen)
         except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
             rows = np.empty(0)
         if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
@@ -360,21 +360,21 @@ def _ask_values_of(run: Run, function: Callable[..., Any], processor: int) -> No
     if a.rules.distributed:
         run.enter(k.EXCHANGE, processor)
     try:
-        given = function(x, rows, *arguments)
+        numbers = function(x, rows, *arguments)
     finally:
         if a.rules.distributed:
             run.enter(k.EXCHANGE, processor)
     what = f"{'map' if is_map else 'update function'}: processor {processor}"
-    kept[:] = out if given is None else _numbers(given, kept, what)
+    kept[:] = out if numbers is None else _numbers(numbers, kept, what)
 
 
 def _numbers(given: Any, like: Floats, what: str) -> Floats:
     """Return what a function of the user's returned, as numbers for the rows of `like`."""
     try:
-        found = np.asarray(given)
-        if np.iscomplexobj(found):
+        numbers = np.asarray(given)
+        if np.iscomplexobj(numbers):
             raise TypeError
-        values = found.astype(np.float64)
+        values = numbers.astype(np.float64)
     except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
         raise InputError(f"{what}: it returned no numbers") from None
     if values.shape != like.shape:
@@ -393,12 +393,13 @@ def ask_durations(run: Run) -> None:
         # Whose update is in flight has its duration already: the next one is asked for.
         in_flight = a.clock.key[leaves + processor] < inf
         number = int(a.flight.updates[processor]) + int(in_flight)
-        given = function(processor, number, uniform(a.streams[processor], number))
+        seconds = function(processor, number, uniform(a.streams[processor], number))
         try:
-            duration = float(given)
+            duration = float(seconds)
         except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of PyTorch
             raise InputError(
-                f"time function: processor {processor}, update {number}: {given!r} is not a number"
+                f"time function: processor {processor}, update {number}: "
+                f"{seconds!r} is not a number"
             ) from None
         if duration != duration:
             raise InputError(

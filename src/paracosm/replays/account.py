@@ -38,7 +38,7 @@ class Account:
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
         """Sentences about each trace, by its path."""
-        found: dict[str, Sequence[str]] = {}
+        by_subject: dict[str, Sequence[str]] = {}
         for path, notes in self._notes.items():
             untimed = len(self._untimed.get(path, ()))
             timeless = (
@@ -46,9 +46,11 @@ class Account:
             )
             said = [*notes, *([timeless] if untimed else [])]
             if said:
-                found[str(path)] = said
-        found = dict(sorted(found.items()))
+                by_subject[str(path)] = said
+        by_subject = dict(sorted(by_subject.items()))
         if self.ungrouped:
             count = counted(self.ungrouped, "kernel")
-            found[ALL] = [f"{count} that do not say their group taken for collectives of all ranks"]
-        return found
+            by_subject[ALL] = [
+                f"{count} that do not say their group taken for collectives of all ranks"
+            ]
+        return by_subject

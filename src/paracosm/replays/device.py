@@ -166,7 +166,7 @@ class Synchronisations:
         elif seen is not None and what == "Event":
             wanted, before = seen.on, self._called.get(seen.recorded, begin)
         whole = what in ("Device", "Ctx")
-        found = []
+        segments = []
         for stream, members in self._order.items():
             at = int(np.searchsorted(self._launched[stream], before, side="left")) - 1
             if at >= 0 and wanted in ("", trace.lanes[stream].number):
@@ -175,12 +175,12 @@ class Synchronisations:
                 if segment.end > end == trace.end[row] and (whole or wanted):
                     segment = self._ended(members[: at + 1], end)
                 if segment.end <= end:
-                    found.append(segment)
+                    segments.append(segment)
         if what == "Event" and not wanted:
-            found = [segment for segment in found if segment.end > begin]
+            segments = [segment for segment in segments if segment.end > begin]
         if whole:
-            return found
-        return sorted(found, key=lambda segment: segment.end)[-1:]
+            return segments
+        return sorted(segments, key=lambda segment: segment.end)[-1:]
 
     def copied(self, number: int, end: float) -> Segment | None:
         """Return a span if it is a copy that has kept its call until it was done."""

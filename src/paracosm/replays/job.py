@@ -87,11 +87,11 @@ def read_parts(
             if steps is None or number in numbers:
                 account.steps[number] = f"{ranks[path]}{fault}"
     reading = _Reading(files, marks, numbers, windows, ranks, alone, account)
-    found = False
+    is_found = False
     for part in reading.parts(only_whole=True):
-        found = True
+        is_found = True
         yield part
-    if not found:
+    if not is_found:
         account.all_faulty = True
         yield from reading.parts(only_whole=False)
 
@@ -172,11 +172,11 @@ class _Reading:
         yield from _blocks(sizes.tolist())
 
     def _faults(self, traces: Sequence[KinetoTrace], first: int, last: int) -> dict[int, str]:
-        found: dict[int, str] = {}
+        faults: dict[int, str] = {}
         for trace, window in zip(traces, self._windows, strict=True):
             for number, fault in step_faults(trace, window[first:last]).items():
-                found.setdefault(number, f"{self._ranks[trace.path]}{fault}")
-        return found
+                faults.setdefault(number, f"{self._ranks[trace.path]}{fault}")
+        return faults
 
     def _runs(self, first: int, last: int, bad: set[int]) -> Iterator[tuple[int, int]]:
         """Yield the first and the end of steps that follow one another, without the bad ones."""

@@ -130,7 +130,7 @@ def breakdown_of(
     busy = np.isin(rank.work, _COMPUTE)
     met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
     waits = rank.work == _WAITING
-    found = breakdown(
+    parts = breakdown(
         [
             ("compute", begin[busy], end[busy]),
             ("exposed_communication", begin[met], end[met]),
@@ -145,8 +145,8 @@ def breakdown_of(
         rest="host",
     )
     loaded = breakdown([("data_loading", begin[loading], end[loading])], first, last, rest="other")
-    found["data_loading"] = loaded["data_loading"]
-    return Breakdown(**{part: time / iterations for part, time in found.items()})
+    parts["data_loading"] = loaded["data_loading"]
+    return Breakdown(**{part: time / iterations for part, time in parts.items()})
 
 
 _DELAYS = [WORK.index("launch latency"), WORK.index("gap")]

@@ -277,7 +277,7 @@ def messages_of(
                     sends = call.kind == "send"
                     key = (call.group, *((rank, peer) if sends else (peer, rank)))
                     ends.setdefault(key, ([], []))[not sends].append((segment, call))
-    found = []
+    messages = []
     for (group, source, target), (sent, received) in sorted(ends.items()):
         if len(sent) != len(received):
             where = f" in group {group}" if group else ""
@@ -287,8 +287,8 @@ def messages_of(
             )
         for (one, call), (other, _) in zip(sent, received, strict=True):
             if source != target:
-                found.append(Message(source, target, group, one, other, max(call.size, 0)))
-    return found
+                messages.append(Message(source, target, group, one, other, max(call.size, 0)))
+    return messages
 
 
 _End = tuple[Segment, Collective]

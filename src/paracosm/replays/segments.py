@@ -78,7 +78,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     first_from = _Edges(main_segments).first_from
     return Segments(
         segments=in_order(segments),
-        marks=[found for cut in cuts if (found := first_from(cut - ROUNDED)) is not None],
+        marks=[mark for cut in cuts if (mark := first_from(cut - ROUNDED)) is not None],
         last=main_segments[-1] if window.steps and main_segments else None,
         launched=[
             (launch, device.of[number])
@@ -380,7 +380,7 @@ def hand_overs(
         return []
     opens = np.concatenate(([window.begin], own[:, 1]))
     closes = np.concatenate((own[:, 0], [window.end]))
-    found: dict[int, HandOver] = {}
+    by_row: dict[int, HandOver] = {}
     for thread in sorted(backward & busy.keys()):
         spans = busy[thread]
         gap = np.searchsorted(opens, spans[:, 0], side="right") - 1
@@ -388,10 +388,10 @@ def hand_overs(
         for number in np.unique(gap[inside]).tolist():
             within = spans[inside & (gap == number)]
             first, last = float(within[0, 0]), float(within[-1, 1])
-            before = found.get(number)
-            found[number] = HandOver(
+            before = by_row.get(number)
+            by_row[number] = HandOver(
                 begin=first if before is None else min(before.begin, first),
                 end=last if before is None else max(before.end, last),
                 to={**(before.to if before else {}), thread: last},
             )
-    return [found[number] for number in sorted(found)]
+    return [by_row[number] for number in sorted(by_row)]

@@ -58,8 +58,8 @@ class JsonObject(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object as nested dicts and lists, as in JSON."""
-        found: dict[str, Any] = to_builtin(self)
-        return found
+        mapping: dict[str, Any] = to_builtin(self)
+        return mapping
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], where: str = "") -> Self:
@@ -166,10 +166,10 @@ def without_digest(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         InputError: it has another digest, or none.
     """
-    found = {key: value for key, value in summary.items() if key != "digest"}
-    if summary.get("digest") != _digest(found):
+    rest = {key: value for key, value in summary.items() if key != "digest"}
+    if summary.get("digest") != _digest(rest):
         raise InputError(f"{where}: damaged: it is not what was written (see its digest)")
-    return found
+    return rest
 
 
 def _digest(summary: Mapping[str, Any]) -> str:

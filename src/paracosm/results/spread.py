@@ -55,9 +55,9 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median, min(low, median), max(high, median))
 
 
-def seeds_within(found: Spread, write: Callable[[float], str]) -> str:
+def seeds_within(spread: Spread, write: Callable[[float], str]) -> str:
     """Return "80 % of seeds within 37 to 46 s", by a function that writes a value."""
-    _, within = format_between(found.low, found.median, found.high, write)
+    _, within = format_between(spread.low, spread.median, spread.high, write)
     low, high = within.split(" to ")
     if low.split()[-1] == high.split()[-1]:
         within = f"{low.split()[0]} to {high}"

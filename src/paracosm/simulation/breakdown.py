@@ -59,11 +59,11 @@ ON_HOST = "updates on the host"
 
 def parts_of(causes: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of each of `PARTS` from picoseconds by cause."""
-    found = dict.fromkeys(PARTS, 0.0)
+    parts = dict.fromkeys(PARTS, 0.0)
     for cause, time in causes.items():
         cause = "copies" if cause == ON_HOST else cause
-        found[cause if cause in PARTS else "exposed_communication"] += time
-    return {part: time / PICOSECONDS for part, time in found.items()}
+        parts[cause if cause in PARTS else "exposed_communication"] += time
+    return {part: time / PICOSECONDS for part, time in parts.items()}
 
 
 def causes_of(
@@ -185,10 +185,10 @@ def _flows(schedule: JobSchedule, ranks: Sequence[int]) -> dict[int, Ints]:
 def _departures(schedule: JobSchedule, rank: int) -> Floats:
     """Return, for each task of a rank that receives, when its send began; NaN for the others."""
     job = schedule.job
-    found = np.full(len(job.programs[job.program[rank]]), np.nan)
+    departures = np.full(len(job.programs[job.program[rank]]), np.nan)
     for receives, sender, sends in _messages(schedule, rank):
-        found[receives] = schedule.begin[schedule.tasks_of(sender)][sends]
-    return found
+        departures[receives] = schedule.begin[schedule.tasks_of(sender)][sends]
+    return departures
 
 
 def _messages(schedule: JobSchedule, rank: int) -> Iterator[tuple[Ints, int, Ints]]:

@@ -213,8 +213,10 @@ def _check_kinds(tasks: TaskGraph) -> None:
         "awaits another task": tasks.awaited,
         "has a route": tasks.route,
     }
-    found = {text: column >= 0 for text, column in columns.items() if column.max(initial=-1) >= 0}
-    for one, other in combinations(found, 2):
-        both = np.flatnonzero(found[one] & found[other])
+    columns_there = {
+        text: column >= 0 for text, column in columns.items() if column.max(initial=-1) >= 0
+    }
+    for one, other in combinations(columns_there, 2):
+        both = np.flatnonzero(columns_there[one] & columns_there[other])
         if len(both):
             raise InputError(f"replay: task {both[0]} {one} and {other}: give it one of these")

@@ -56,7 +56,7 @@ def slowed(job: Job, nominal: Ints, replayed: Callable[[Ints], JobSchedule]) -> 
 
 def _beside_collectives(schedule: JobSchedule, nominal: Ints) -> Ints:
     """Return the durations of all tasks, beside the collectives of a schedule."""
-    job, found = schedule.job, nominal.copy()
+    job, numbers = schedule.job, nominal.copy()
     compute = job.lanes.index(COMPUTE)
     communicate = [code for code, lane in enumerate(job.lanes) if lane in _COMMUNICATE]
     lost = 1 - 1 / job.slowdown
@@ -71,8 +71,8 @@ def _beside_collectives(schedule: JobSchedule, nominal: Ints) -> Ints:
             begin = np.rint(schedule.begin[computes] / PICOSECOND)
             starts, stops = _united(schedule.begin[meets], schedule.end[meets])
             end = _ends(begin, nominal[computes], starts, stops, lost)
-            found[computes] = np.rint(end - begin)
-    return found
+            numbers[computes] = np.rint(end - begin)
+    return numbers
 
 
 def _united(begin: Floats, end: Floats) -> tuple[Floats, Floats]:

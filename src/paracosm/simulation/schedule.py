@@ -274,8 +274,8 @@ def _versions(
     whose = np.asarray(tensor, np.int64)
     read = np.where(workload.resource == DOWNLINK, whose, -1)
     updated = np.where(workload.resource == SERVER, whose, -1)
-    for what, found in (("read", read), ("updated", updated)):
-        if (twice := np.flatnonzero(np.bincount(found[found >= 0]) > 1)).size:
+    for what, versions in (("read", read), ("updated", updated)):
+        if (twice := np.flatnonzero(np.bincount(versions[versions >= 0]) > 1)).size:
             raise ValueError(f"tensor {twice[0]} is {what} by several ops of a step")
     return make_versions(read, updated, workers, rule.pushes, rule.drops_late, room)
 
@@ -388,14 +388,14 @@ def _ports(cluster: Cluster) -> tuple[list[str], Ints]:
     """
     stations = Stations(cluster)
     numbers: dict[str, int] = {}
-    found = []
+    names = []
     pulls = [(server, worker) for worker in cluster.workers for server in cluster.servers]
     for source, target in (*pulls, *((worker, server) for server, worker in pulls)):
         outer = stations.leaves_group(source, target)
         for node, way in ((source, "send"), (target, "receive")):
             port = f"{stations.ports_of(cluster.node(node).name, outer)}.{way}"
-            found.append(numbers.setdefault(port, len(numbers)))
-    return list(numbers), np.array(found, np.int64).reshape(-1, 2)
+            names.append(numbers.setdefault(port, len(numbers)))
+    return list(numbers), np.array(names, np.int64).reshape(-1, 2)
 
 
 def _busy(plan: Any, names: Sequence[str], cluster: Cluster, end: int) -> BusyTimes:

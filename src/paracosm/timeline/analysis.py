@@ -48,8 +48,8 @@ def covered_before(begin: Times, end: Times, times: Floats) -> Floats:
     reached = np.cumsum(end - begin)
     # Between the ends of intervals, the covered time is piecewise linear.
     lengths = np.column_stack([np.append(0.0, reached[:-1]), reached])
-    found: Floats = np.interp(times, np.column_stack([begin, end]).ravel(), lengths.ravel())
-    return found
+    covered: Floats = np.interp(times, np.column_stack([begin, end]).ravel(), lengths.ravel())
+    return covered
 
 
 def _in_order(begin: Times, end: Times) -> tuple[Times, Times, Times]:
@@ -72,17 +72,17 @@ def breakdown(
     Returns:
         Length by name; they add up to the whole.
     """
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     taken: tuple[Times, Times] | None = None  # by the parts so far, as disjoint intervals
     reached: float = 0
     for name, since, until in parts:
         spans = np.clip(since, begin, end), np.clip(until, begin, end)
         taken = union(*(spans if taken is None else map(np.append, taken, spans)))
         length = (taken[1] - taken[0]).sum().item()
-        found[name] = found.get(name, 0) + (length - reached)
+        totals[name] = totals.get(name, 0) + (length - reached)
         reached = length
-    found[rest] = found.get(rest, 0) + (end - begin - reached)
-    return found
+    totals[rest] = totals.get(rest, 0) + (end - begin - reached)
+    return totals
 
 
 def largest_share(parts: Mapping[str, float], whole: float) -> tuple[str, float]:
@@ -159,12 +159,12 @@ def overlap(
     By default: how much of its communication a node hides behind its computation.
     """
     by_resource, none = _by_resource(timeline, until), np.empty((2, 0))
-    others, found = [other for other in others if other != first], {}
+    others, hidden = [other for other in others if other != first], {}
     for node in dict.fromkeys(node for node, _ in by_resource):
         own = by_resource.get((node, first), none)
         rest = np.hstack([none, *(by_resource.get((node, other), none) for other in others)])
-        found[node] = covered(*own) + covered(*rest) - covered(*np.hstack([own, rest]))
-    return found
+        hidden[node] = covered(*own) + covered(*rest) - covered(*np.hstack([own, rest]))
+    return hidden
 
 
 def _by_resource(timeline: Timeline, until: float) -> dict[tuple[str, str], Floats]:

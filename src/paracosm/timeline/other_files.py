@@ -63,9 +63,9 @@ def refuse_other_files(path: Path) -> None:
         return
     if not head:
         raise InputError(f"{path}: the file is empty")
-    found = _SUFFIXES.get(path.suffix.lower()) or _by_content(head)
-    if found is not None:
-        what, right = found
+    kind = _SUFFIXES.get(path.suffix.lower()) or _by_content(head)
+    if kind is not None:
+        what, right = kind
         raise InputError(f"{path}: {what}: {right}")
 
 

@@ -117,9 +117,9 @@ class _Reader:
         return call
 
     def skip(self, mark: str) -> bool:
-        found = self.next < len(self.tokens) and self.tokens[self.next] == ("mark", mark)
-        self.next += found
-        return found
+        is_mark = self.next < len(self.tokens) and self.tokens[self.next] == ("mark", mark)
+        self.next += is_mark
+        return is_mark
 
     def error(self, reason: str) -> InputError:
         return InputError(f'cannot read the distribution "{self.text}": {reason}')

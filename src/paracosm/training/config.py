@@ -574,5 +574,7 @@ class ScheduleTrainConfig(TrainingFields):
     def on_workers(self, workers: int, updates: int | None) -> TrainConfig:
         """Return the run of so many workers and updates as the form that a schedule runs."""
         fields = TrainingFields.model_fields.keys() | {"batch_of"}
-        given = {name: getattr(self, name) for name in fields & self.model_fields_set}
-        return validated(TrainConfig, {**given, "workers": workers, "updates": updates}, "schedule")
+        arguments = {name: getattr(self, name) for name in fields & self.model_fields_set}
+        return validated(
+            TrainConfig, {**arguments, "workers": workers, "updates": updates}, "schedule"
+        )

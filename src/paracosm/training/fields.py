@@ -176,7 +176,7 @@ def batches_of(
     """Return the examples in a minibatch of each of `count` workers, or clients: `batch`, unless
     it is in `different`.
     """
-    found = [batch] * count
+    batches = [batch] * count
     said: set[int] = set()
     for batch_of in different:
         if batch_of.who != who:
@@ -195,8 +195,8 @@ def batches_of(
             raise InputError(f'batch_of "{batch_of}": a {who} has two sizes')
         said.update(own)
         for worker in own:
-            found[worker] = batch_of.batch
-    return found
+            batches[worker] = batch_of.batch
+    return batches
 
 
 def _optimizer(value: Any) -> Optimizer:
@@ -342,33 +342,33 @@ class PerClient:
                 "uplink": TrainingStream.UPLINKS,
                 "downlink": TrainingStream.DOWNLINKS,
             }
-            found = self.source.sample(generator(seed, stream[self.column]), clients)
+            drawn = self.source.sample(generator(seed, stream[self.column]), clients)
             where = f"client_{self.column} {self}"
         else:
-            found = self._read(self.source, clients)
+            drawn = self._read(self.source, clients)
             where = str(self.source)
-        wrong = np.flatnonzero(~((found > 0) & (found < inf)))
+        wrong = np.flatnonzero(~((drawn > 0) & (drawn < inf)))
         if len(wrong):
             raise InputError(
                 f"{where}: the {self.column} of client {wrong[0]} must be finite and above 0, not "
-                f"{found[wrong[0]]:g}"
+                f"{drawn[wrong[0]]:g}"
             )
-        return found
+        return drawn
 
     def _read(self, path: Path, clients: int) -> Floats:
-        found = np.full(clients, np.nan)
+        values = np.full(clients, np.nan)
         columns = read_columns(path, (self.column,), clients)
         for client, value in zip(columns["client"], columns[self.column], strict=True):
-            if not isnan(found[client]):
+            if not isnan(values[client]):
                 raise InputError(f"{path}: client {client} is there twice")
             try:
-                found[client] = self.quantity.parse(value)
+                values[client] = self.quantity.parse(value)
             except InputError as error:
                 raise InputError(f"{path}: client {client}: {error}") from None
-        lacks = np.flatnonzero(np.isnan(found))
+        lacks = np.flatnonzero(np.isnan(values))
         if len(lacks):
             raise InputError(f"{path}: it lacks client {lacks[0]}, of {clients} clients")
-        return found
+        return values
 
 
 def _per_client(column: Literal["speed", "uplink", "downlink"]) -> BeforeValidator:

@@ -166,12 +166,12 @@ def learning_rate_factor(
         last = schedule.updates or last
 
     def factor(t: float) -> float:
-        found = start + (1 - start) * t / begin if t < begin else 1.0
+        warm_up = start + (1 - start) * t / begin if t < begin else 1.0
         if isinstance(schedule, Step):
-            found *= schedule.factor ** bisect_right(schedule.milestones, t)
+            warm_up *= schedule.factor ** bisect_right(schedule.milestones, t)
         elif schedule is not None and t > begin:
-            found *= schedule.at(min(1.0, (t - begin) / (last - begin)))
-        return found
+            warm_up *= schedule.at(min(1.0, (t - begin) / (last - begin)))
+        return warm_up
 
     return factor
 

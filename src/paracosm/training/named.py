@@ -32,10 +32,10 @@ def arguments_of(
                 f"{name}: its parameter {key} has no default that is a number, a truth value or a "
                 "word: give it one"
             )
-    given = bind(name, positional, named, kinds)
+    arguments = bind(name, positional, named, kinds)
     return {
         key: value if key in texts else _read(name, key, value, kinds[key])
-        for key, value in given.items()
+        for key, value in arguments.items()
     }
 
 

@@ -162,14 +162,14 @@ class Accountant:
         from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
         from dp_accounting.rdp import RdpAccountant
 
-        found = 0.0
+        largest = 0.0
         for ledger in _largest(ledgers):
             accountant = RdpAccountant(_ORDERS)
             for rate, releases in ledger:
                 event = GaussianDpEvent(noise)
                 accountant.compose(PoissonSampledDpEvent(rate, event), releases)
-            found = max(found, float(accountant.get_epsilon(self._privacy.delta)))
-        return found
+            largest = max(largest, float(accountant.get_epsilon(self._privacy.delta)))
+        return largest
 
 
 def _largest(ledgers: Mapping[int, Counter[float]]) -> list[tuple[tuple[float, int], ...]]:

@@ -211,8 +211,8 @@ class Catalogue(BaseModel):
     def node_of(self, name: str | None) -> NodeType | None:
         """Return the node of a name: that itself, or a device's usual one; None for others."""
         device = self.devices.get((name or "").lower())
-        found = (name or "").lower() if device is None else device.node
-        return None if found is None else self.nodes.get(found)
+        wanted = (name or "").lower() if device is None else device.node
+        return None if wanted is None else self.nodes.get(wanted)
 
     def nccl_of(self, name: str | None) -> Nccl | None:
         """Return how NCCL runs between devices of a name, or of a node; None for others."""

@@ -85,15 +85,15 @@ class Efficiencies(BaseModel):
 
         That is "measured" on this device, on "other devices", or "assumed": that of another class.
         """
-        found = self._of(name, op_class)
-        if found is not None:
-            return found
+        efficiency = self._of(name, op_class)
+        if efficiency is not None:
+            return efficiency
         stand_in = OP_CLASSES[op_class]
         while stand_in:
-            found = self._of(name, stand_in)
-            if found is not None:
-                wide = found[0].spread + UNMEASURED
-                return found[0].model_copy(update={"spread": wide}), "assumed"
+            efficiency = self._of(name, stand_in)
+            if efficiency is not None:
+                wide = efficiency[0].spread + UNMEASURED
+                return efficiency[0].model_copy(update={"spread": wide}), "assumed"
             stand_in = OP_CLASSES[stand_in]
         raise KeyError(op_class)
 

@@ -149,15 +149,15 @@ class Stack(BaseModel):
         Raises:
             InputError: it was, and the catalogue has no node of the hardware.
         """
-        found = self.measured.get(hardware.name)
-        if found is None or found.inner is None:
+        measured = self.measured.get(hardware.name)
+        if measured is None or measured.inner is None:
             return hardware
         if hardware.inner is None:
             raise InputError(
                 f"stack: {self.title} has a link between devices of a node, and the catalogue has "
                 f"no node of several {hardware.name}"
             )
-        link = {"usable": found.inner.bandwidth, "latency": found.inner.latency}
+        link = {"usable": measured.inner.bandwidth, "latency": measured.inner.latency}
         return replace(hardware, inner=hardware.inner.model_copy(update=link))
 
     def attention_on(self, device: Device) -> AttentionKernel:
@@ -251,7 +251,7 @@ def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogu
 
 
 def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
-    found, devices = {}, load_catalogue().devices
+    stacks, devices = {}, load_catalogue().devices
     taken = {*_built_in(), *(other for stack in _built_in().values() for other in stack.also)}
     for name, entry in entries.items():
         if name in taken:
@@ -260,8 +260,8 @@ def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
             raise InputError(
                 f"{where}: stacks.{name}: no source: say which document or measurement it is from"
             )
-        found[name] = validated(Stack, entry, f"{where}: stacks.{name}")
-        for device, measured in found[name].measured.items():
+        stacks[name] = validated(Stack, entry, f"{where}: stacks.{name}")
+        for device, measured in stacks[name].measured.items():
             if device not in devices:
                 problem = unknown("device", device, devices)
                 raise InputError(f"{where}: stacks.{name}.measured: {problem}")
@@ -272,7 +272,7 @@ def _checked(entries: Mapping[str, Any], where: str) -> Mapping[str, Stack]:
                     ]
                     problem = unknown("class of ops", op_class, known)
                     raise InputError(f"{where}: stacks.{name}.measured.{device}.ops: {problem}")
-    return found
+    return stacks
 
 
 @cache

@@ -355,16 +355,16 @@ class FunctionalCollectives:
         if kind is None:
             return result
         declared = [argument.name for argument in func._schema.arguments]
-        given = dict(zip(declared, args, strict=False)) | kwargs
-        group: Any = c10d._resolve_process_group(given["group_name"])  # type: ignore[attr-defined]
-        first = given[declared[0]]
+        arguments = dict(zip(declared, args, strict=False)) | kwargs
+        group: Any = c10d._resolve_process_group(arguments["group_name"])  # type: ignore[attr-defined]
+        first = arguments[declared[0]]
         inputs = [tensor for tensor in tree_flatten(first)[0] if isinstance(tensor, Tensor)]
         sized = outputs if kind == "all_gather" else inputs
         size = sum(map(_bytes, sized))
         if kind == "all_to_all":
             size = most_exchanged(inputs, outputs)
         device.memory.read([*inputs, *outputs], is_compiled=False)
-        call = Call(kind, size, str(given["group_name"]))
+        call = Call(kind, size, str(arguments["group_name"]))
         members = tuple(torch.distributed.get_process_group_ranks(group))
         device.writer.groups[call.group] = members
         number = self._runtime.record(call, device.streams.current)
@@ -376,7 +376,7 @@ class FunctionalCollectives:
         ranks, rank = len(members), members.index(self._runtime.setting.rank)
 
         def fill() -> None:
-            _fill(kind, inputs, outputs, given, ranks, rank)
+            _fill(kind, inputs, outputs, arguments, ranks, rank)
 
         with tracer:
             follow_collective(device, kind, inputs, outputs, ranks, fill)

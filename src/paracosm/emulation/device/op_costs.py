@@ -52,8 +52,8 @@ def cost_of(op: str, costs: Iterable[OpCost]) -> float | None:
     """Return the seconds of an op of the script's own, by its name; the last one given counts."""
     whole = op.removeprefix(CUSTOM)
     short = whole.rpartition("::")[2]
-    found = [cost.seconds for cost in costs if cost.name in (whole, short)]
-    return found[-1] if found else None
+    seconds = [cost.seconds for cost in costs if cost.name in (whole, short)]
+    return seconds[-1] if seconds else None
 
 
 def with_cost(op: str) -> str:

@@ -298,7 +298,7 @@ def _assigned(
     """Return which recording each rank follows: that of its place among those it messages."""
     if len(recordings) == 1:
         return [0] * world
-    found = np.full(world, -1)
+    ranks = np.full(world, -1)
     for recording in recordings:
         for code in np.unique(recording.code[recording.kind == COLLECTIVE]).tolist():
             call = recording.calls[code]
@@ -307,8 +307,8 @@ def _assigned(
                 continue
             for number, other in enumerate(recordings):
                 if other.rank in members:
-                    found[groups[members][:, sorted(members).index(other.rank)]] = number
-    return None if (found < 0).any() else [int(number) for number in found]
+                    ranks[groups[members][:, sorted(members).index(other.rank)]] = number
+    return None if (ranks < 0).any() else [int(number) for number in ranks]
 
 
 def _role_of(group: str) -> str:

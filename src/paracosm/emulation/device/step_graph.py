@@ -316,14 +316,14 @@ def _step_of(nodes: Sequence[Node]) -> _Step:
 
 def _passes(phases: Sequence[str], begin: int) -> list[tuple[range, range]]:
     """Return the forward and the backward pass of each micro-batch."""
-    found, start, turn = list[tuple[range, range]](), begin, -1
+    passes, start, turn = list[tuple[range, range]](), begin, -1
     for number, phase in enumerate(phases, begin):
         if phase == "backward" and turn < 0:
             turn = number
         elif phase == "forward" and turn >= 0:
-            found.append((range(start, turn), range(turn, number)))
+            passes.append((range(start, turn), range(turn, number)))
             start, turn = number, -1
-    return [*found, (range(start, turn), range(turn, begin + len(phases)))]
+    return [*passes, (range(start, turn), range(turn, begin + len(phases)))]
 
 
 def _work(nodes: Sequence[Node], part: range) -> int:

@@ -257,8 +257,8 @@ def _savings(
     def seconds_of(call: Call) -> float:
         return costs.of(call, recording.groups[call.group], recording.rank)
 
-    found = savings(recording, use, whole.durations[place].seconds, seconds_of)
-    return [asdict(saving) for saving in found]
+    kinds = savings(recording, use, whole.durations[place].seconds, seconds_of)
+    return [asdict(saving) for saving in kinds]
 
 
 def failed_summary(config: DeviceEmulateConfig, recorded: Recorded) -> ScriptSummary:
@@ -320,11 +320,13 @@ def _peak(config: DeviceEmulateConfig, recording: Recording, codes: Any) -> floa
 
 
 def _by_class(iteration: Recording, durations: DeviceDurations) -> dict[str, float]:
-    found: dict[str, float] = {}
+    seconds_by_class: dict[str, float] = {}
     for code, count in _counts(iteration):
         name = durations.classes[code]
-        found[name] = found.get(name, 0.0) + count * float(durations.seconds[code])
-    ordered = sorted(found.items(), key=lambda item: -item[1])
+        seconds_by_class[name] = seconds_by_class.get(name, 0.0) + count * float(
+            durations.seconds[code]
+        )
+    ordered = sorted(seconds_by_class.items(), key=lambda item: -item[1])
     return {name: seconds for name, seconds in ordered if seconds > 0}
 
 
@@ -354,14 +356,14 @@ def _largest(iteration: Recording, durations: DeviceDurations) -> list[Mapping[s
 def _collectives(
     iteration: Recording, seconds: Mapping[Call, float]
 ) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    by_kind: dict[str, dict[str, Any]] = {}
     for code in iteration.code[iteration.kind == COLLECTIVE].tolist():
         call = iteration.calls[code]
-        entry = found.setdefault(call.kind, {"count": 0, "bytes": 0, "time": 0.0})
+        entry = by_kind.setdefault(call.kind, {"count": 0, "bytes": 0, "time": 0.0})
         entry["count"] += 1
         entry["bytes"] += call.size
         entry["time"] += seconds.get(call, 0.0)
-    return dict(found)
+    return dict(by_kind)
 
 
 def _node(config: DeviceEmulateConfig) -> str:

@@ -308,8 +308,8 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
     for module in (torch.cuda, torch.cuda.random, torch.accelerator):
         for name in module.__all__:
             if isinstance(getattr(module, name), FunctionType) and not name.startswith(_AS_IT_IS):
-                found = (call for begin, call in shown.items() if name.startswith(begin))
-                _show(module, name, next(found, partial(refused, name)))
+                calls = (call for begin, call in shown.items() if name.startswith(begin))
+                _show(module, name, next(calls, partial(refused, name)))
     for name in _ONLY_ON_GPUS:
         getattr(torch.cuda, name).__new__ = partial(refused, name)
     for name, by in {"Stream": _Stream, "Event": _Event, "device": nullcontext}.items():

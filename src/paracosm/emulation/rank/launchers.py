@@ -201,11 +201,11 @@ class LocalStore(HashStore):
 
 def identity(url: str, rank: int, world_size: int) -> tuple[int, int]:
     """Return the rank and the world size that a rendezvous requests."""
-    given = {key: values[0] for key, values in parse_qs(urlparse(url).query).items()}
+    options = {key: values[0] for key, values in parse_qs(urlparse(url).query).items()}
 
     def number(key: str, variable: str) -> int:
-        if key in given:
-            return whole_number(f"{key} in {url}", given[key])
+        if key in options:
+            return whole_number(f"{key} in {url}", options[key])
         return whole_number(variable, os.environ.get(variable))
 
     if rank < 0:

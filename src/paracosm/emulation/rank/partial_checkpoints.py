@@ -23,13 +23,13 @@ def allow_parts(warn: Callable[[str], None]) -> None:
         validate = planner._validate_global_plan
 
         def validated(*arguments: Any, **options: Any) -> Any:
-            found = validate(*arguments, **options)
+            plan = validate(*arguments, **options)
             # A list of what is wrong; whether all is well in older versions.
-            if isinstance(found, list):
-                if found:
+            if isinstance(plan, list):
+                if plan:
                     warn(_WHAT)
                 return []
-            if not found:
+            if not plan:
                 warn(_WHAT)
             return True
 
@@ -40,8 +40,8 @@ def allow_parts(warn: Callable[[str], None]) -> None:
             def divided(plans: list[Any], *options: Any) -> list[Any]:
                 """Let the real rank write what all plan to, and only one would."""
                 own = dist.get_rank() if dist.get_rank() < len(plans) else 0
-                found = divide([*plans[own:], *plans[:own]], True)
-                return [*found[len(plans) - own :], *found[: len(plans) - own]]
+                parts = divide([*plans[own:], *plans[:own]], True)
+                return [*parts[len(plans) - own :], *parts[: len(plans) - own]]
 
             planner.dedup_save_plans = divided
 

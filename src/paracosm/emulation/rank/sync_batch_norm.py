@@ -72,8 +72,8 @@ def normalised(
     eps: float,
 ) -> Tensor:
     scale = inverse_deviation if weight is None else inverse_deviation * weight
-    found = (_precise(values) - _along(mean, values)) * _along(scale, values)
-    return (found if bias is None else found + _along(bias, values)).to(values.dtype)
+    result = (_precise(values) - _along(mean, values)) * _along(scale, values)
+    return (result if bias is None else result + _along(bias, values)).to(values.dtype)
 
 
 def gradient_sums(
@@ -111,8 +111,8 @@ def input_gradient(
     scale = inverse_deviation if weight is None else inverse_deviation * weight
     slope = _along(inverse_deviation.square() * product / count, values)
     apart = _precise(values) - _along(mean, values)
-    found = _precise(gradient) - _along(total / count, values) - apart * slope
-    return (found * _along(scale, values)).to(values.dtype)
+    result = _precise(gradient) - _along(total / count, values) - apart * slope
+    return (result * _along(scale, values)).to(values.dtype)
 
 
 KERNELS = {

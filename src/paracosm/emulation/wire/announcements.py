@@ -140,10 +140,10 @@ class Announcements:
 
     def copy(self, group: str, member: int, tag: int) -> memoryview | None:
         """Return a copy of what `member` has in operation `tag`."""
-        found = self._take("copy", group_name(group), member, tag)
-        if found is None:
+        copied = self._take("copy", group_name(group), member, tag)
+        if copied is None:
             return None
-        path = next(iter(self._paths.values())).with_name(found[0])
+        path = next(iter(self._paths.values())).with_name(copied[0])
         data = path.read_bytes()
         path.unlink()
         return memoryview(data)
@@ -165,11 +165,11 @@ class Announcements:
         if key not in self._announced:
             for rank in self._paths:
                 self._read(rank)
-        found = self._announced.get(key)
-        if found is None:
+        announced = self._announced.get(key)
+        if announced is None:
             return None
-        values = found.popleft()
-        if not found:
+        values = announced.popleft()
+        if not announced:
             del self._announced[key]
         return values
 
@@ -181,9 +181,9 @@ class Announcements:
                 return
         file = self._vector_files[rank]
         at = self._vectors_read.get(rank, 0)
-        while len(found := os.pread(file, _VECTOR.size, at)) == _VECTOR.size:
+        while len(vector := os.pread(file, _VECTOR.size, at)) == _VECTOR.size:
             at += _VECTOR.size
-            group, size, member, tag, element, length, kind, neutral = _VECTOR.unpack(found)
+            group, size, member, tag, element, length, kind, neutral = _VECTOR.unpack(vector)
             if KINDS[kind] == "all_gather":
                 at += element
                 continue

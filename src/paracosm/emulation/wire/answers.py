@@ -175,9 +175,9 @@ class Answers:
 
     def counts(self, number: int) -> tuple[int, int, int]:
         """Return bytes of data sent and received, and messages, since the last call."""
-        found = (ctypes.c_uint64 * 3)()
-        self._c.answer_counts(number, found)
-        return found[0], found[1], found[2]
+        counted = (ctypes.c_uint64 * 3)()
+        self._c.answer_counts(number, counted)
+        return counted[0], counted[1], counted[2]
 
     def next_number(self, group: int) -> int:
         return int(self._c.answer_next_number(group))

@@ -503,9 +503,9 @@ class Loop:
             self.answers.wait(min(first, now + _LOOK))
             return self._epoll.poll(0)
         while now < self._awake:
-            found = self._epoll.poll(0)
-            if found or (self._timers and self._timers[0][0] <= now):
-                return found
+            events = self._epoll.poll(0)
+            if events or (self._timers and self._timers[0][0] <= now):
+                return events
             now = time.monotonic()
         return self._epoll.poll(self._poll_timeout())
 

@@ -133,12 +133,12 @@ class Messages:
 
     def close(self, connection: Connection) -> str | None:
         """Forget a connection; return the kind of an unfinished message, if any."""
-        found = None
+        reason = None
         for key in [key for key in self._waiting if key[0] is connection]:
             waiting = self._waiting.pop(key)
             kind = "send" if waiting.sends else "recv" if waiting.receives else None
-            found = found or kind
-        return found
+            reason = reason or kind
+        return reason
 
     def _when(self, due: Span, call: Callable[..., None], *arguments: Any) -> None:
         if due.done <= time.monotonic():

@@ -303,9 +303,9 @@ class StartUp:
             self._answer_agents(roles[0])
         for key in added:
             self.at_work.discard(key)
-            found = _BARRIER.fullmatch(key)
-            if found is not None:
-                self._enter_barrier(key, found[1])
+            match = _BARRIER.fullmatch(key)
+            if match is not None:
+                self._enter_barrier(key, match[1])
 
     def _answer_agents(self, key: str) -> None:
         answer = answer_agents(self._world, self._real, key, self._client.get([key])[0])

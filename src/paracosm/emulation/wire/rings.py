@@ -40,10 +40,10 @@ class Rings:
         inside = self._inside(kind)
         return [self._state.hops.split(*ends, size) for ends in pairwise(inside)]
 
-    def unexpected(self, connection: Any, found: Snapshot, is_ours: bool, length: int) -> None:
-        operation = as_operation(self._state, found, self._peers)
+    def unexpected(self, connection: Any, snapshot: Snapshot, is_ours: bool, length: int) -> None:
+        operation = as_operation(self._state, snapshot, self._peers)
         pair = connection.pair
-        number = found.asked if is_ours else found.announced
+        number = snapshot.asked if is_ours else snapshot.announced
         ends = (pair.emulated, pair.real) if is_ours else (pair.real, pair.emulated)
         index = operation.received_as(pair, number) if is_ours else operation.sent_as(pair, number)
         text = operation.unexpected(*ends, index, length)
@@ -55,14 +55,20 @@ class Rings:
         return [(real + step * away) % size for away in range(1, size)]
 
 
-def as_operation(state: GroupState, found: Snapshot, peers: Peers) -> Operation:
+def as_operation(state: GroupState, snapshot: Snapshot, peers: Peers) -> Operation:
     """Return an operation that is answered elsewhere as it stands, to be described."""
-    real, kind = state.group.real[0], kind_of(found.slot)
-    vector = Vector(found.size, found.element, bytes(found.element)) if found.element else None
-    entries = Entries(peers, state.members, found.asked_at, 0.0)
+    real, kind = state.group.real[0], kind_of(snapshot.slot)
+    vector = (
+        Vector(snapshot.size, snapshot.element, bytes(snapshot.element))
+        if snapshot.element
+        else None
+    )
+    entries = Entries(peers, state.members, snapshot.asked_at, 0.0)
     members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
-    operation = Operation(kind, tag_of(found.slot), found.slot, members, entries, vector)
-    side = RealSide(found.asked_at, found.number, found.last, found.sent, found.received)
+    operation = Operation(kind, tag_of(snapshot.slot), snapshot.slot, members, entries, vector)
+    side = RealSide(
+        snapshot.asked_at, snapshot.number, snapshot.last, snapshot.sent, snapshot.received
+    )
     operation.reals[real] = side
     for connection in state.connections:
         pair = connection.pair
@@ -71,10 +77,14 @@ def as_operation(state: GroupState, found: Snapshot, peers: Peers) -> Operation:
         if sends or receives:
             channel = operation.channels[connection] = Channel(connection)
             if sends:
-                channel.announced, channel.arrived = found.announced, found.arrived
-                channel.accepted = found.accepted
+                channel.announced, channel.arrived = snapshot.announced, snapshot.arrived
+                channel.accepted = snapshot.accepted
             if receives:
-                channel.asked, channel.sent, channel.gone = found.asked, found.begun, found.gone
-            if found.is_due:
-                channel.due = Span(0, found.asked_at, found.last)
+                channel.asked, channel.sent, channel.gone = (
+                    snapshot.asked,
+                    snapshot.begun,
+                    snapshot.gone,
+                )
+            if snapshot.is_due:
+                channel.due = Span(0, snapshot.asked_at, snapshot.last)
     return operation

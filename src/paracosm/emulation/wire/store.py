@@ -201,11 +201,13 @@ def read_members(value: bytes, world: int) -> tuple[int, ...]:
         AddressError: it lists none; anyone who reaches the store can write there.
     """
     try:
-        found = json.loads(value)
+        members = json.loads(value)
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, list) and all(type(rank) is int and 0 <= rank < world for rank in found):
-        return tuple(found)
+        members = None
+    if isinstance(members, list) and all(
+        type(rank) is int and 0 <= rank < world for rank in members
+    ):
+        return tuple(members)
     raise AddressError(
         f"the members of a group are a list of ranks below {world}, not {value[:80]!r}"
     )

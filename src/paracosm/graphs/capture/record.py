@@ -393,8 +393,8 @@ class Ledger:
 
     def owner(self, tensors: Iterable[Tensor]) -> str:
         """Return the innermost module that all these tensors belong to, if any."""
-        found = (self._entries.get(tensor.untyped_storage()._cdata) for tensor in tensors)
-        owners = {entry.owner for entry in found if entry is not None and entry.owner}
+        entries = (self._entries.get(tensor.untyped_storage()._cdata) for tensor in tensors)
+        owners = {entry.owner for entry in entries if entry is not None and entry.owner}
         levels = zip(*(owner.split(".") for owner in owners), strict=False)
         return ".".join(names[0] for names in takewhile(lambda names: len({*names}) == 1, levels))
 

@@ -212,8 +212,8 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
         for item in part
         if any(True for _ in item.children())
     ]
-    found = blocks or list(module.children())
-    return [block for block in found if any(True for _ in block.parameters())]
+    children = blocks or list(module.children())
+    return [block for block in children if any(True for _ in block.parameters())]
 
 
 def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:

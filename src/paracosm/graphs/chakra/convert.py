@@ -84,25 +84,28 @@ def graph_of(trace: Trace, where: str) -> Graph:
 
 
 def _our_node(node: TraceNode, arguments: Sequence[str], where: str) -> Node:
-    found = node.attributes
+    attributes = node.attributes
     try:
         op = Op(
             name=node.name,
-            arguments=arguments[_typed(found, "paracosm_arguments", int)],
-            flops=_typed(found, "num_ops", int),
-            bytes_read=_typed(found, "paracosm_bytes_read", int),
-            bytes_written=_typed(found, "paracosm_bytes_written", int),
+            arguments=arguments[_typed(attributes, "paracosm_arguments", int)],
+            flops=_typed(attributes, "num_ops", int),
+            bytes_read=_typed(attributes, "paracosm_bytes_read", int),
+            bytes_written=_typed(attributes, "paracosm_bytes_written", int),
         )
-        allocates, released = _integers(found, "allocates"), _integers(found, "released_by")
+        allocates, released = (
+            _integers(attributes, "allocates"),
+            _integers(attributes, "released_by"),
+        )
         return Node(
             id=node.id,
             op=op,
-            name=_typed(found, "paracosm_name", str),
-            phase=_typed(found, "paracosm_phase", str),
-            resource=_typed(found, "paracosm_resource", str),
+            name=_typed(attributes, "paracosm_name", str),
+            phase=_typed(attributes, "paracosm_phase", str),
+            resource=_typed(attributes, "paracosm_resource", str),
             dependencies=(*node.data_deps, *node.ctrl_deps),
-            group=_integers(found, "group"),
-            duration=float(found.get("paracosm_duration", math.nan)),
+            group=_integers(attributes, "group"),
+            duration=float(attributes.get("paracosm_duration", math.nan)),
             allocates=tuple(zip(allocates, released, strict=True)),
         )
     except KeyError as error:
@@ -111,15 +114,15 @@ def _our_node(node: TraceNode, arguments: Sequence[str], where: str) -> Node:
         raise InputError(f"{where}: node {node.id}: damaged attributes: {error}") from None
 
 
-def _typed(found: Mapping[str, Any], key: str, kind: type[Value]) -> Value:
-    value = found[key]
+def _typed(attributes: Mapping[str, Any], key: str, kind: type[Value]) -> Value:
+    value = attributes[key]
     if not isinstance(value, kind):
         raise TypeError(f"{key} is {value!r}")
     return value
 
 
-def _integers(found: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    values = found.get(f"paracosm_{key}", [])
+def _integers(attributes: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    values = attributes.get(f"paracosm_{key}", [])
     if not all(isinstance(value, int) for value in values):
         raise TypeError(f"paracosm_{key} is {values!r}")
     return tuple(values)
@@ -265,16 +268,16 @@ def _type_name(node: TraceNode) -> str:
 
 def _name(node: TraceNode) -> str:
     """Return "aten.addmm.default" from a recorded schema, a collective, or the node's name."""
-    if found := _OP_SCHEMA.match(str(node.attributes.get("op_schema", ""))):
-        return f"{found[1]}.{found[2]}.{found[3] or 'default'}"
+    if match := _OP_SCHEMA.match(str(node.attributes.get("op_schema", ""))):
+        return f"{match[1]}.{match[2]}.{match[3] or 'default'}"
     number = node.attributes.get("comm_type", -1)
     if _type_name(node) == "COMM_COLL_NODE" and number in range(len(COLLECTIVES)):
         return COLLECTIVES[number]
     return node.name or _type_name(node).lower()
 
 
-def _integer(found: Mapping[str, Any], key: str) -> int:
-    value = found.get(key, 0)
+def _integer(attributes: Mapping[str, Any], key: str) -> int:
+    value = attributes.get(key, 0)
     return value if isinstance(value, int) and value > 0 else 0
 
 

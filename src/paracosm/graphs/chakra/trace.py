@@ -233,11 +233,11 @@ _KEYS = {
 }
 
 
-def _json_node(found: Any, position: int, where: str) -> TraceNode:
-    if not isinstance(found, dict):
+def _json_node(mapping: Any, position: int, where: str) -> TraceNode:
+    if not isinstance(mapping, dict):
         raise InputError(f"{where}: node {position} of the file must be a JSON object")
     known, attributes = {}, {}
-    for key, value in found.items():
+    for key, value in mapping.items():
         if (field := _KEYS.get(key.lower().replace("_", ""))) is not None:
             known[field] = value
         else:
@@ -280,27 +280,27 @@ def _ids(values: Any, key: str) -> tuple[int, ...]:
     return tuple(_whole(value, key) for value in values)
 
 
-def _json_type(found: Any) -> int | None:
-    if isinstance(found, str) and not found.isdecimal():
-        if found not in NODE_TYPES:
-            raise ValueError(f"unknown type {found}: choose from {', '.join(NODE_TYPES)}")
-        return NODE_TYPES.index(found)
-    return None if found is None else _whole(found, "type")
+def _json_type(value: Any) -> int | None:
+    if isinstance(value, str) and not value.isdecimal():
+        if value not in NODE_TYPES:
+            raise ValueError(f"unknown type {value}: choose from {', '.join(NODE_TYPES)}")
+        return NODE_TYPES.index(value)
+    return None if value is None else _whole(value, "type")
 
 
-def _json_tensors(found: Any) -> Tensors:
-    if not isinstance(found, Mapping):
+def _json_tensors(mapping: Any) -> Tensors:
+    if not isinstance(mapping, Mapping):
         return Tensors()
     shapes, types, values = (
         parsed(value) if isinstance(value, str) else value
-        for value in (found.get(key, []) for key in ("shapes", "types", "values"))
+        for value in (mapping.get(key, []) for key in ("shapes", "types", "values"))
     )
     return Tensors(shapes, types, values)
 
 
-def _listed(found: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _listed(entries: list[Mapping[str, Any]]) -> dict[str, Any]:
     attributes = {}
-    for attribute in found:
+    for attribute in entries:
         for key, value in attribute.items():
             if key.lower().endswith(("val", "value", "list")):
                 attributes[str(attribute["name"])] = _json_value(key.lower(), value)

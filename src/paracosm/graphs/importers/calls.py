@@ -96,12 +96,12 @@ def _phases(
     calls: Sequence[Call], waits: Sequence[Sequence[int]], order: Sequence[int]
 ) -> list[int]:
     """Return indices into `PHASES`, none below that of a call that is waited for."""
-    found = [0] * len(calls)
+    phases = [0] * len(calls)
     for position in order:
         phase = calls[position].phase
         own = 0 if phase == "other" else PHASES.index(phase)
-        found[position] = max([own, *(found[before] for before in waits[position])])
-    return found
+        phases[position] = max([own, *(phases[before] for before in waits[position])])
+    return phases
 
 
 def _makers(calls: Sequence[Call], where: str) -> dict[str, int]:

@@ -63,13 +63,13 @@ def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph
         raise unknown("format", format, FORMATS)
     chosen = format_of(path) if format is None else format
     # A step may have the number 0; all other options are given if they are not empty.
-    given = {key: value for key, value in options.items() if value or type(value) is int}
-    for key in given:
+    options_set = {key: value for key, value in options.items() if value or type(value) is int}
+    for key in options_set:
         if key not in FORMATS[chosen].options:
             has = ", ".join(map(_flag, FORMATS[chosen].options))
             hint = f"; it has {has}" if has else ""
             raise InputError(f"{path}: {_flag(key)} has no effect on {FORMATS[chosen].title}{hint}")
-    return FORMATS[chosen].read(path, **given)
+    return FORMATS[chosen].read(path, **options_set)
 
 
 def _flag(option: str) -> str:
@@ -87,15 +87,15 @@ def format_of(path: Path) -> str:
             "(SerializeToString)"
         )
     is_json = head.lstrip()[:1] in (b"{", b"[")
-    found = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
-    if found is None and _is_lines(head):
+    name = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
+    if name is None and _is_lines(head):
         raise InputError(
             f"{path}: JSON objects one after another (NDJSON): write them as one list, "
             "[{...}, {...}]"
         )
-    if found is None:
+    if name is None:
         raise InputError(f"{path}: unrecognised format: give --format ({', '.join(FORMATS)})")
-    return found
+    return name
 
 
 def _is_lines(head: bytes) -> bool:
@@ -134,10 +134,10 @@ def _is_messages(head: str) -> bool:
 def _of_keys(path: Path) -> str | None:
     """Return the format of JSON by all of its keys: the first one is not specific."""
     try:
-        found = parse_json(read_bytes(path), str(path))
+        content = parse_json(read_bytes(path), str(path))
     except InputError:
         return None
-    keys = found.keys() if isinstance(found, dict) else ()
+    keys = content.keys() if isinstance(content, dict) else ()
     for key, name in (("traceEvents", "tensorflow-timeline"), ("workload_graph", "chakra"),
                       ("nodes", "pytorch")):  # fmt: skip
         if key in keys:

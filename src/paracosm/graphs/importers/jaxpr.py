@@ -37,17 +37,17 @@ _WRAPPERS = re.compile(r"\b(transpose|jvp|vmap|remat|checkpoint|rematted_computa
 def read_jaxpr(path: Path) -> Graph:
     """Read the dump of a function's jaxpr, split into passes; JAX is not needed."""
     where = str(path)
-    found = _content(path, where)
-    tensors = _tensors(found["tensors"], where)
-    phases = _phases(found["equations"], where)
+    content = _content(path, where)
+    tensors = _tensors(content["tensors"], where)
+    phases = _phases(content["equations"], where)
     calls = [
         _call(equation, position, phase, tensors, where)
-        for position, (equation, phase) in enumerate(zip(found["equations"], phases, strict=True))
+        for position, (equation, phase) in enumerate(zip(content["equations"], phases, strict=True))
     ]
     if not calls:
         raise InputError(f"{where}: a jaxpr without equations")
     inputs, outputs, parameters = (
-        _numbers(found[key], len(tensors), key, where)
+        _numbers(content[key], len(tensors), key, where)
         for key in ("inputs", "outputs", "parameters")
     )
     held = sum(bytes_of(tensors.get(value)) for value in parameters)
@@ -55,11 +55,11 @@ def read_jaxpr(path: Path) -> Graph:
         "importer": "jaxpr",
         "source": "jaxpr",
         "file": path.name,
-        "jax": str(found.get("jax")),
-        "loops_counted_once": found["counted_once"] or 0,
+        "jax": str(content.get("jax")),
+        "loops_counted_once": content["counted_once"] or 0,
     }
-    if found["examples"] is not None:
-        provenance["examples"] = found["examples"]
+    if content["examples"] is not None:
+        provenance["examples"] = content["examples"]
     return graph_of_calls(
         calls,
         tensors,
@@ -75,23 +75,23 @@ def read_jaxpr(path: Path) -> Graph:
 
 def _content(path: Path, where: str) -> dict[str, Any]:
     data = read_bytes(path)
-    found = parse_json(data, where)
-    if not isinstance(found, dict) or "paracosm_jaxpr" not in found:
+    content = parse_json(data, where)
+    if not isinstance(content, dict) or "paracosm_jaxpr" not in content:
         raise InputError(f'{where}: no jaxpr of jaxpr_export: it lacks "paracosm_jaxpr"')
-    version = found["paracosm_jaxpr"]
+    version = content["paracosm_jaxpr"]
     if type(version) is not int or not 1 <= version <= VERSION:
         raise InputError(
             f"{where}: a jaxpr of format {version!s:.9}; this version reads up to {VERSION}: "
             "upgrade paracosm"
         )
     for key in ("tensors", "equations", "inputs", "outputs", "parameters"):
-        if not isinstance(found.get(key), list):
+        if not isinstance(content.get(key), list):
             raise InputError(f'{where}: "{key}" is missing, or no list')
     for key, least in (("counted_once", 0), ("examples", 1)):
-        value = found.setdefault(key, None)
+        value = content.setdefault(key, None)
         if value is not None and not (type(value) is int and least <= value < 2**63):
             raise InputError(f'{where}: "{key}" must be a whole number from {least}')
-    return found
+    return content
 
 
 def _tensors(found: list[Any], where: str) -> dict[str, TensorArgument]:

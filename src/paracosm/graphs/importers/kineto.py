@@ -150,17 +150,17 @@ def _innermost(trace: KinetoTrace, calls: Ints) -> dict[int, str]:
     wanted = set(calls.tolist()) - {-1}
     is_op = trace.category == CATEGORIES.index("op")
     opened: dict[int, list[int]] = {}
-    found = {}
+    names = {}
     ends = trace.end
     for row in np.flatnonzero(is_op | np.isin(np.arange(len(trace)), list(wanted))).tolist():
         stack = opened.setdefault(int(trace.lane[row]), [])
         while stack and ends[stack[-1]] <= trace.begin[row]:
             stack.pop()
         if row in wanted:
-            found[row] = trace.text(stack[-1]) if stack else ""
+            names[row] = trace.text(stack[-1]) if stack else ""
         else:
             stack.append(row)
-    return found
+    return names
 
 
 def _op_name(name: str) -> str:

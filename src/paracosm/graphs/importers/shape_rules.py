@@ -27,10 +27,10 @@ def shapes_by(
 ) -> list[Any]:
     """Return the shapes of a node's outputs by its rule, which returns one or a list of them."""
     try:
-        found = rule(node, shapes, values) if rule is not None else []
+        results = rule(node, shapes, values) if rule is not None else []
     except FAULTS:
         return []
-    return [found] if isinstance(found, tuple) else list(found)
+    return [results] if isinstance(results, tuple) else list(results)
 
 
 def shape_of(sizes: Sequence[Any]) -> Shape | None:

@@ -216,8 +216,8 @@ def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, 
 
 def describe_routing(model: Transformer, split: Split) -> str:
     """Return how uneven experts' loads are and what is dropped, on average over layers."""
-    found = np.array([routed(model, split, layer) for layer in range(model.layers)])
-    most, _, dropped = found.mean(axis=0)
+    is_routed = np.array([routed(model, split, layer) for layer in range(model.layers)])
+    most, _, dropped = is_routed.mean(axis=0)
     return (
         f"{split.routing}: the busiest of {split.expert} ranks has {most * split.expert:.2f} times "
         f"the mean to do, {dropped:.1%} of tokens' choices are dropped"

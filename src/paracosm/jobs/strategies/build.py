@@ -61,8 +61,8 @@ def build_job(
         plans, device = plans_of(replica, cluster, strategy, layout.stage)
         _check_gradients(plans[0])
         _check_host(plans[0])
-        found = set() if met is None else met
-        of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=found)
+        memory = set() if met is None else met
+        of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=memory)
         programs, program = _programs(plans, device, layout, books, of_all)
     batch, roles = replica.examples, books.roles.texts
     return Job(

@@ -134,14 +134,14 @@ def _backward_layers(
 ) -> None:
     """Fill in the layers of the backward pass: none later than one whose gradient a node needs."""
     current, offsets, dependencies = last, graph.offsets.tolist(), graph.dependencies.tolist()
-    found = layer.tolist()
+    layers = layer.tolist()
     for row in rows:
         current = of_place.get(places[row], current)
         before = dependencies[offsets[row] : offsets[row + 1]]
-        found[row] = min(
-            [current, *[found[row_before] for row_before in before if row_before >= rows.start]]
+        layers[row] = min(
+            [current, *[layers[row_before] for row_before in before if row_before >= rows.start]]
         )
-    layer[:] = found
+    layer[:] = layers
 
 
 def _parts(graph: Graph) -> tuple[int, int]:
@@ -262,9 +262,9 @@ def weight_rows(graph: Graph, layers: Layers) -> frozenset[int]:
                 continue
             if row in passed_on or layers.layer[before] != layers.layer[row]:
                 passed_on.add(before)
-    found = [row for row in rows if row not in passed_on and layers.layer[row] > 0]
+    with_weights = [row for row in rows if row not in passed_on and layers.layer[row] > 0]
     named_rows = [row for row in rows if named[graph.name[row]]]
-    return frozenset(found) | frozenset(named_rows)
+    return frozenset(with_weights) | frozenset(named_rows)
 
 
 def kept_gradients(work: Work, size: Ints, layers: Layers) -> float:
@@ -338,13 +338,13 @@ def _runs(
     """Return runs of split nodes of one layer, and whether one node is all that the layer has."""
     busy = [row for row in rows if work.graph.resource[row] != HOST]
     count = Counter(int(layers.layer[row]) for row in busy)
-    found = []
+    runs = []
     for (layer, shared), run in groupby(
         busy, key=lambda row: (int(layers.layer[row]), bool(split_rows[row]))
     ):
         if shared:
-            found.append((layer, list(run), count[layer] == 1))
-    return found
+            runs.append((layer, list(run), count[layer] == 1))
+    return runs
 
 
 def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
@@ -361,15 +361,15 @@ def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int
     names = [_plain(op.name) for op in graph.ops]
 
     def selective(nodes: Sequence[int]) -> list[int]:
-        found, products = [], 0
+        selected, products = [], 0
         for row in nodes:
             name = names[graph.op[row]]
             multiplies = name in (*PRODUCTS, "_scaled_mm")
             products += multiplies
             saved = products % 2 == 1 if multiplies else ATTENTION in name
             if not saved and name != "reduce_scatter_tensor":
-                found.append(row)
-        return found
+                selected.append(row)
+        return selected
 
     def except_products(nodes: Sequence[int]) -> list[int]:
         kept = (*PRODUCTS, "_scaled_mm", "_grouped_mm", *EXCHANGES)
@@ -428,8 +428,8 @@ class _Part:
 def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
     """Check that so many tensor-parallel ranks can share these nodes."""
     codes = dict.fromkeys(graph.op[row] for row in rows)
-    found = dict.fromkeys(part for code in codes for part in _divided(graph.ops[code]))
-    parts = sorted(found, key=lambda part: not part.are_heads)
+    reasons = dict.fromkeys(part for code in codes for part in _divided(graph.ops[code]))
+    parts = sorted(reasons, key=lambda part: not part.are_heads)
     for part in parts:
         if not part.divides(ranks):
             most = max(max(part.lengths) for part in parts)

@@ -82,14 +82,14 @@ class Plan:
         there = layer >= 0
         scale = self.parameters / max(float(self.gradients[there].sum()), 1.0)
         one_byte = [self.strategy.scaling == "tensorwise" and is_numbered(n) for n in names]
-        found = {}
+        sizes = {}
         for experts in (False, True):
             role, ranks = self.strategy.sharing(experts)
             own = there & (self.of_experts == experts)
             size = np.bincount(layer[own], weights=self.gradients[own], minlength=len(names))
             if ranks > 1:
-                found[role] = np.where(one_byte, size / 2, size) * scale
-        return found
+                sizes[role] = np.where(one_byte, size / 2, size) * scale
+        return sizes
 
     @cached_property
     def deferred(self) -> frozenset[int]:

@@ -176,12 +176,12 @@ ON_HOST = ("optimizer", "master weights")
 
 def whole_bytes(held: Mapping[str, float]) -> dict[str, int]:
     """Return whole bytes by kind of memory, whose sum is rounded once."""
-    found, total = dict[str, int](), 0.0
+    sizes, total = dict[str, int](), 0.0
     for what, size in held.items():
         kind = {"buffers": "parameters"}.get(what, what)
         before, total = round(total), total + size
-        found[kind] = found.get(kind, 0) + round(total) - before
-    return found
+        sizes[kind] = sizes.get(kind, 0) + round(total) - before
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,13 +464,13 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     if kind is True:
         return frozenset(row for _, nodes in rows for row in nodes)
     again = recomputed_of(plan.work.graph, kind)
-    found = frozenset(row for _, nodes in rows for row in again(nodes))
-    if rows and not found:
+    recomputed = frozenset(row for _, nodes in rows for row in again(nodes))
+    if rows and not recomputed:
         raise InputError(
             f"strategy: recompute={kind} has no effect: no layer of the graph has "
             + ("attention" if kind == "attention" else "ops of its own")
         )
-    return found
+    return recomputed
 
 
 def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:

@@ -231,13 +231,13 @@ def hold_activations(
 
 def kept_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[int, Held]:
     """Return what remains of each layer after its forward pass, for its backward pass."""
-    backward, found = frozenset(part.backward), dict[int, Held]()
+    backward, kept = frozenset(part.backward), dict[int, Held]()
     for size, first, last in _storages(plan, part.forward):
         held = _bytes_passed_on(plan, first, size) if first in forgotten else size
         if last in backward and held:
             use = plan.use(first, last)
-            found.setdefault(int(plan.layers.layer[first]), []).append((held, last, use))
-    return found
+            kept.setdefault(int(plan.layers.layer[first]), []).append((held, last, use))
+    return kept
 
 
 def hold_recomputed(

@@ -129,10 +129,10 @@ class Costs:
             for change in self.changes:
                 if collective in change.kinds and change.what == "algorithm":
                     algorithm = str(change.value)
-            found = collective_times(
+            times = collective_times(
                 self.cluster, self.group[role], collective, algorithm, self.concurrent.get(role)
             )
-            self._ways[key] = list(found.values())
+            self._ways[key] = list(times.values())
         known = self._times.get((*key, size))
         if known is None:
             seconds = min(time_of(size) for time_of in self._ways[key])
@@ -175,14 +175,14 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     units, sizes = [plan.backward_rows(part)], (strategy.first_bucket, strategy.bucket)
     if strategy.sharding == "parameters":
         units, sizes = [nodes for _, nodes in plan.sections(units[0])], (math.inf, math.inf)
-    found = []
+    buckets = []
     for nodes in units:
         for experts in (False, True):
             role, ranks = strategy.sharing(experts)
             own = [row for row in nodes if plan.of_experts[row] == experts]
             if ranks > 1 or strategy.offload_optimizer:
-                found += buckets_of(own, plan.gradients, *sizes, role)
-    return found
+                buckets += buckets_of(own, plan.gradients, *sizes, role)
+    return buckets
 
 
 class Reductions:

@@ -451,13 +451,13 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
             f'strategy: "{spread[0]}" and "{spread[1]}" are two ways to spread a job: choose one'
         )
     values: dict[str, Any] = {}
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for word in sorted(words, key=lambda word: word not in NAMES):  # names first
         for name, value in _settings(word).items():
-            is_adjusted = name in ADJUSTABLE and given.get(name) in NAMES and word not in NAMES
-            if name in given and not is_adjusted:
-                raise InputError(f'strategy: "{given[name]}" and "{word}" set the same thing twice')
-            values[name], given[name] = value, word
+            is_adjusted = name in ADJUSTABLE and texts.get(name) in NAMES and word not in NAMES
+            if name in texts and not is_adjusted:
+                raise InputError(f'strategy: "{texts[name]}" and "{word}" set the same thing twice')
+            values[name], texts[name] = value, word
     if {"ps", "ps-async"} & set(words) and values["servers"] == 0:
         raise InputError("strategy: ps needs servers=1 or more")
     return Strategy(**_spread(values, words, workers))

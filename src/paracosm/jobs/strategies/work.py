@@ -127,9 +127,9 @@ def work_of(replica: Replica, ways: Mapping[str, int] = MappingProxyType({})) ->
 
 
 def _collectives(graph: Graph, ways: Mapping[str, int]) -> dict[int, Sum]:
-    found: dict[int, Sum] = {}
+    sums: dict[int, Sum] = {}
     if not ways:
-        return found
+        return sums
     for row in np.flatnonzero(graph.resource == RESOURCES.index("communication")).tolist():
         op = graph.ops[graph.op[row]]
         group = graph.groups[graph.group[row]] if graph.group[row] >= 0 else ()
@@ -143,8 +143,8 @@ def _collectives(graph: Graph, ways: Mapping[str, int]) -> dict[int, Sum]:
         if ways[role] == 1:
             continue  # between an unknown number of ranks: it keeps its time
         size = max(op.bytes_read, op.bytes_written)
-        found[row] = Sum(_collective_of(op.name), size, op.name, role)
-    return found
+        sums[row] = Sum(_collective_of(op.name), size, op.name, role)
+    return sums
 
 
 def _role_of(op: Op) -> str:

@@ -106,12 +106,12 @@ class ProfileDatabase:
             for environment, part in parts.items()
             for name, kind in KINDS.items()
         ]  # before the transaction: it may take its time
-        found = dict.fromkeys(parts, Added())
+        added = dict.fromkeys(parts, Added())
         with explained(self.path), transaction(self._connection):
             for environment, kind, members in rows:
                 new = insert(self._connection, kind, members)
-                found[environment] += Added(new, len(members) - new)
-        return found
+                added[environment] += Added(new, len(members) - new)
+        return added
 
     def timings(
         self,
@@ -169,9 +169,9 @@ class ProfileDatabase:
             InputError: one is damaged.
         """
         with self._explained():
-            (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise InputError(f'"{self.path}" is damaged: {" ".join(found.split())}')
+            (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise InputError(f'"{self.path}" is damaged: {" ".join(verdict.split())}')
         return self.everything()
 
     def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
@@ -196,10 +196,10 @@ class ProfileDatabase:
                 "SELECT text, (SELECT count(*) FROM op_timings WHERE environment = environments.id)"
                 " FROM environments"
             ).fetchall()
-            found: Counter[Environment] = Counter()
+            counts: Counter[Environment] = Counter()
             for text, count in rows:  # texts of several versions may mean one environment
-                found[Environment.from_json(text)] += count
-        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0].to_json()))
+                counts[Environment.from_json(text)] += count
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0].to_json()))
 
     def _sum(self, timings: Timings) -> int:
         return sum(added.new for added in self.add_everything(timings).values())

@@ -38,18 +38,18 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
     description contains a text, ignoring case."""
     if chosen := parse_whole(asked, len(environments)):
         return [environments[chosen - 1]]
-    found = [
+    matching = [
         environment
         for environment in environments
         if asked.lower() in describe(environment).lower()
     ]
-    if asked.isdecimal() or not asked.strip() or not found:
+    if asked.isdecimal() or not asked.strip() or not matching:
         there = "; ".join(
             f"{number}: {describe(environment)}"
             for number, environment in enumerate(environments, 1)
         )
         raise InputError(f'no environment "{asked}": there is {there or "none"}')
-    return found
+    return matching
 
 
 def describe(environment: Environment) -> str:
@@ -346,8 +346,8 @@ class Timings:
         )
 
     def by_environment(self) -> dict[Environment, Timings]:
-        found = dict.fromkeys(timing.environment for timing in self.everyone())
-        return {environment: self.only((environment,)) for environment in found}
+        known = dict.fromkeys(timing.environment for timing in self.everyone())
+        return {environment: self.only((environment,)) for environment in known}
 
     def everyone(self) -> Iterator[OpTiming | LinkTiming | IterationTiming]:
         yield from self.ops

@@ -114,10 +114,10 @@ def _leaves(named: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _categories_of(path: str, tensor: TensorArgument) -> dict[str, str]:
-    found = {path: tensor.dtype, f"{path}.order": _order(tensor)}
+    categories = {path: tensor.dtype, f"{path}.order": _order(tensor)}
     if tensor.on is not None:
-        found[f"{path}.on"] = tensor.on
-    return found
+        categories[f"{path}.on"] = tensor.on
+    return categories
 
 
 def _order(tensor: TensorArgument) -> str:
@@ -131,8 +131,8 @@ def _order(tensor: TensorArgument) -> str:
 
 def _sizes_of(path: str, tensors: Sequence[TensorArgument]) -> dict[str, float]:
     elements = [math.prod(tensor.shape) for tensor in tensors]
-    found = {"count": len(tensors), "elements": sum(elements), "largest": max(elements)}
-    return {f"{path}.{name}": float(size) for name, size in found.items()}
+    sizes = {"count": len(tensors), "elements": sum(elements), "largest": max(elements)}
+    return {f"{path}.{name}": float(size) for name, size in sizes.items()}
 
 
 _LARGEST_VECTOR = 64  # elements; a size that it divides is as aligned as can be
@@ -146,7 +146,7 @@ def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
     pixels. Those that span orders of magnitude are logarithms.
     """
     flops, moved = math.log1p(op.flops), math.log1p(op.bytes_read + op.bytes_written)
-    found = {
+    known = {
         "flops": flops,
         "read": math.log1p(op.bytes_read),
         "written": math.log1p(op.bytes_written),
@@ -154,16 +154,16 @@ def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
     }
     more = _of_convolution(op.name, args)
     if more is not None:
-        return found | more
+        return known | more
     for position, value in enumerate(args):
         if isinstance(value, TensorArgument):
-            found |= _of_shape(str(position), value.shape)
+            known |= _of_shape(str(position), value.shape)
         elif isinstance(value, list) and (
             tensors := [item for item in value if isinstance(item, TensorArgument)]
         ):
             sizes = _sizes_of(str(position), tensors)
-            found |= {name: math.log1p(size) for name, size in sizes.items()}
-    return found
+            known |= {name: math.log1p(size) for name, size in sizes.items()}
+    return known
 
 
 def _of_shape(path: str, shape: tuple[int, ...]) -> dict[str, float]:

@@ -174,10 +174,10 @@ def _few_steps(
     from scipy.optimize import minimize
 
     options = {"maxiter": _GAUSSIAN_ITERATIONS}
-    found = minimize(
+    result = minimize(
         objective, initial_theta, method="L-BFGS-B", jac=True, bounds=bounds, options=options
     )
-    return found.x, float(found.fun)
+    return result.x, float(result.fun)
 
 
 def _matern(left: Floats, right: Floats) -> Floats:

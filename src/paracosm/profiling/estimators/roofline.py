@@ -284,8 +284,8 @@ def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]
     """Yield every distinct op with its sets of samples, independent of the input's order."""
     ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
     for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
-        found = list(same)
-        yield found[0].op, [timing.time for timing in found]
+        spreads = list(same)
+        yield spreads[0].op, [timing.time for timing in spreads]
 
 
 def _error(spread: Spread, usual: float) -> float:

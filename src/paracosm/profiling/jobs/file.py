@@ -156,8 +156,8 @@ def _array(values: Iterable[Any], key: str, kind: type[int] | type[float]) -> np
 
 
 def _number(value: Any, key: str, kind: type[Number]) -> Number | None:
-    found: list[Number] = [] if value is None else _array([value], key, kind).tolist()
-    return found[0] if found else None
+    numbers: list[Number] = [] if value is None else _array([value], key, kind).tolist()
+    return numbers[0] if numbers else None
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
@@ -233,8 +233,8 @@ def is_packed(path: Path) -> bool:
 
 def load_packed(path: Path) -> JobProfile:
     where, packed = str(path), read_bytes(path)
-    found = parse_json(packed, where)
-    columns = _field(found, "columns", dict, where)
+    content = parse_json(packed, where)
+    columns = _field(content, "columns", dict, where)
     lists = {name: _field(columns, name, list, f"{where}: columns") for name in _PACKED_COLUMNS}
     ops = len(lists["name"])
     for name, values in lists.items():
@@ -246,20 +246,20 @@ def load_packed(path: Path) -> JobProfile:
                 raise InputError(
                     f"{where}: columns.{name}[{op}] is {str(value)[:40]}, no number >= 0"
                 )
-    types = _field(found, "types", list, where)
-    steps = len(_field(found, "step_start_us", list, where))
+    types = _field(content, "types", list, where)
+    steps = len(_field(content, "step_start_us", list, where))
     for key in ("step_wall_us", "start_us", "dur_us"):
-        if len(_field(found, key, list, where)) != steps:
-            raise InputError(f"{where}: {key} has {len(found[key])} steps, step_start_us {steps}")
-    begin, length = (_times(found, key, ops, where) for key in ("start_us", "dur_us"))
+        if len(_field(content, key, list, where)) != steps:
+            raise InputError(f"{where}: {key} has {len(content[key])} steps, step_start_us {steps}")
+    begin, length = (_times(content, key, ops, where) for key in ("start_us", "dur_us"))
     begin[(begin == ABSENT) & (length == ABSENT)] = np.nan
     codes = {name: code for code, name in enumerate(RESOURCES)} | {"ps": SERVER}
-    for given in (resources := _field(found, "resources", list, where)):
+    for given in (resources := _field(content, "resources", list, where)):
         if given not in codes:
             raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
     try:
         step_begin, walls = (
-            _array(found[key], key, float) / 1e6 for key in ("step_start_us", "step_wall_us")
+            _array(content[key], key, float) / 1e6 for key in ("step_start_us", "step_wall_us")
         )
         known = [
             ProfiledOp(
@@ -277,9 +277,9 @@ def load_packed(path: Path) -> JobProfile:
     return check_job_profile(profile, where)
 
 
-def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _times(columns: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return seconds, (steps, ops); NaN where the file has null."""
-    rows = _field(found, key, list, where)
+    rows = _field(columns, key, list, where)
     for step, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != ops:
             length = len(row) if isinstance(row, list) else "no"
@@ -293,8 +293,8 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
         raise InputError(f"{where}: {key}: {error}") from None
 
 
-def _field(found: Any, key: str, kind: type, where: str) -> Any:
-    if not isinstance(found, dict) or not isinstance(found.get(key), kind):
+def _field(columns: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(columns, dict) or not isinstance(columns.get(key), kind):
         word = "mapping" if kind is dict else "list"
         raise InputError(f'{where}: "{key}" is missing, or no {word}')
-    return found[key]
+    return columns[key]

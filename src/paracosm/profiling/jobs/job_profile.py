@@ -221,14 +221,14 @@ def _check_ops(profile: JobProfile, where: str) -> None:
 
 
 def _check_dependencies(profile: JobProfile, where: str) -> None:
-    first, found = profile.first_dependency, profile.dependencies
-    if len(first) != profile.ops + 1 or first[0] != 0 or first[-1] != len(found):
-        raise InputError(f"{where}: first_dependency does not fit {len(found)} dependencies")
+    first, dependencies = profile.first_dependency, profile.dependencies
+    if len(first) != profile.ops + 1 or first[0] != 0 or first[-1] != len(dependencies):
+        raise InputError(f"{where}: first_dependency does not fit {len(dependencies)} dependencies")
     if (np.diff(first) < 0).any():
         raise InputError(f"{where}: first_dependency is not ascending")
-    if len(found) and (found.min() < 0 or found.max() >= profile.ops):
+    if len(dependencies) and (dependencies.min() < 0 or dependencies.max() >= profile.ops):
         raise InputError(f"{where}: a dependency on an op that is not there")
-    done = in_order(np.diff(first), *dependents_of(first, found))
+    done = in_order(np.diff(first), *dependents_of(first, dependencies))
     if len(done) < profile.ops:
         left = sorted(set(range(profile.ops)).difference(done))
         names = [profile.names[op] for op in left[:3]]
@@ -283,12 +283,12 @@ def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
     """Return the server of each parameter, given their bytes: the first of those with least so far
     (Li et al. 2020, section 5)."""
     held = [0.0] * servers
-    found = []
+    order = []
     for size in sizes:
         server = held.index(min(held))
         held[server] += size
-        found.append(server)
-    return found
+        order.append(server)
+    return order
 
 
 INTERRUPTED = "interrupted: its computing took far longer than that of other steps"

@@ -105,10 +105,10 @@ def measure_links(
     environments = {
         device: environment_here(device) for device in {scenario.device for scenario in here}
     }
-    found = _all(here, settings, done.failed)
+    links = _all(here, settings, done.failed)
     try:
-        with contextlib.closing(found):  # and with it the workers, whatever happens
-            for passed, measured in enumerate(found, start=1):
+        with contextlib.closing(links):  # and with it the workers, whatever happens
+            for passed, measured in enumerate(links, start=1):
                 if measured is not None:
                     scenario, size, spread = measured
                     timing = LinkTiming(
@@ -274,8 +274,8 @@ def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
     for few in ranks:
         if few < 2:
             raise InputError(f"a collective needs at least 2 ranks, not {few}")
-    found = [scenario for kind in kinds for scenario in _of_kind(kind, ranks)]
-    return sorted(dict.fromkeys(found), key=lambda each: (each.processes, each.backend))
+    wanted = [scenario for kind in kinds for scenario in _of_kind(kind, ranks)]
+    return sorted(dict.fromkeys(wanted), key=lambda each: (each.processes, each.backend))
 
 
 def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
@@ -432,7 +432,7 @@ def _robust(n: Floats, t: Floats) -> tuple[float, float]:
     scale = 1 / design.max(axis=0)  # the largest latency, and slope, that any time allows
     design = design * scale
     start, _ = nnls(design, np.ones(len(t)))
-    found = least_squares(
+    solution = least_squares(
         lambda parameters: design @ parameters - 1,
         start,
         jac=lambda _: design,
@@ -443,7 +443,7 @@ def _robust(n: Floats, t: Floats) -> tuple[float, float]:
         ftol=1e-12,
         gtol=1e-12,
     )
-    latency, slope = np.maximum(found.x, 0) * scale
+    latency, slope = np.maximum(solution.x, 0) * scale
     # Where the best slope is 0, the search ends just above it.
     return float(latency), float(slope) if slope * n.max() > 1e-9 * latency else 0.0
 

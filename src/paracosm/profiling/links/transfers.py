@@ -269,11 +269,11 @@ def _begin(setup: Mapping[str, Any], member: Member) -> None:
     )
 
 
-def _row(found: Transfer, times: int, member: Member) -> float:
+def _row(transfer: Transfer, times: int, member: Member) -> float:
     if member.ranks > 1:
         dist.barrier()
-    found.clock.wait()
-    return found.clock.seconds(found.call, times) / (times * found.messages)
+    transfer.clock.wait()
+    return transfer.clock.seconds(transfer.call, times) / (times * transfer.messages)
 
 
 if __name__ == "__main__":

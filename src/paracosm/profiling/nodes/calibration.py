@@ -91,8 +91,8 @@ class NodeCalibration:
         return min((value for value in known if value is not None), default=None)
 
     def over_loopback(self, name: str) -> bool:
-        found = self.found.get(name)
-        return found is not None and found.loopback
+        how = self.found.get(name)
+        return how is not None and how.loopback
 
     def over(self, older: NodeCalibration) -> NodeCalibration:
         """Return this calibration, with the older one's values where missing or over loopback."""
@@ -156,9 +156,9 @@ def found_by(
 ) -> NodeCalibration:
     """Return a calibration of quantities, values with spreads, found in one way, now by default."""
     when = when or now()
-    found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
+    methods = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
-    return NodeCalibration(**known, found=found)
+    return NodeCalibration(**known, found=methods)
 
 
 def _spread(values: Sequence[float]) -> float | None:

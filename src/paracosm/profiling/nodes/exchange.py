@@ -83,9 +83,9 @@ class Exchange:
         return kind, number
 
     def expect(self, kind: int) -> float:
-        found, number = self.hear()
-        if found != kind:
-            raise InputError(f"{self.peer} answered {found} where {kind} was expected")
+        answer, number = self.hear()
+        if answer != kind:
+            raise InputError(f"{self.peer} answered {answer} where {kind} was expected")
         return number
 
     def ask(
@@ -136,24 +136,24 @@ class Exchange:
         """Ask the other end for connections to the port that it knows; close them at the end."""
         token = float(secrets.randbelow(1 << 45) * _PLACES)
         until = time.monotonic() + self.timeout
-        found: dict[int, socket.socket] = {}
+        sockets: dict[int, socket.socket] = {}
         with ExitStack() as kept:
             with self._listening_again() as listener:
                 self.say(JOIN, token)
-                while len(found) < count:
+                while len(sockets) < count:
                     listener.settimeout(max(until - time.monotonic(), 1e-3))
                     try:
                         connection = kept.enter_context(listener.accept()[0])
                     except OSError:
                         raise InputError(
-                            f"{self.peer} opened {len(found)} of {count} connections in "
+                            f"{self.peer} opened {len(sockets)} of {count} connections in "
                             f"{self.timeout:g} s"
                         ) from None
                     kind, number = Exchange(connection, self.peer, self.timeout).hear()
-                    if kind != JOIN or number - token not in set(range(count)) - found.keys():
+                    if kind != JOIN or number - token not in set(range(count)) - sockets.keys():
                         raise InputError(f"another client than {self.peer} connected")
-                    found[int(number - token)] = connection
-            yield [found[place] for place in range(count)]
+                    sockets[int(number - token)] = connection
+            yield [sockets[place] for place in range(count)]
 
     @contextmanager
     def _opened(self, count: int) -> Iterator[list[socket.socket]]:
@@ -246,19 +246,19 @@ class Exchange:
                     yield now - begun, place, size
 
     def _read(self, size: int) -> bytes:
-        found = b""
+        content = b""
         until = time.monotonic() + self.timeout
-        while len(found) < size:
+        while len(content) < size:
             if time.monotonic() > until:
                 raise self._broken(TimeoutError())
             try:
-                piece = self._connection.recv(size - len(found))
+                piece = self._connection.recv(size - len(content))
             except OSError as error:
                 raise self._broken(error) from None
             if not piece:
                 raise InputError(f"{self.peer} closed the connection early")
-            found += piece
-        return found
+            content += piece
+        return content
 
     def _broken(self, error: OSError) -> InputError:
         if isinstance(error, TimeoutError):

@@ -361,10 +361,10 @@ def find_interruptions(recordings: Sequence[Recording], cores: int) -> Interrupt
             slices.append(stretches)
             shares.append(share)
     share = float(np.mean(shares)) if shares else 1.0
-    found = np.sort(np.concatenate(slices)) if slices else np.empty(0)
-    if len(found) > _KEPT:
-        found = found[np.linspace(0, len(found) - 1, _KEPT).round().astype(int)]
-    return Interruptions(tuple(found.tolist()), share, foreign_load(share, threads, cores))
+    gaps = np.sort(np.concatenate(slices)) if slices else np.empty(0)
+    if len(gaps) > _KEPT:
+        gaps = gaps[np.linspace(0, len(gaps) - 1, _KEPT).round().astype(int)]
+    return Interruptions(tuple(gaps.tolist()), share, foreign_load(share, threads, cores))
 
 
 def foreign_load(share: float, threads: int, cores: int) -> float:

@@ -234,8 +234,8 @@ class StudyRuns:
 
     def study(self, best: Trial, validation: Mapping[str, Measured]) -> dict[str, Any]:
         """Return the study with the best values, or as it is where that is better."""
-        given = self._is_given_best(validation)
-        study = self._study if given else self._study.with_arguments(None, best.values)
+        is_best_given = self._is_given_best(validation)
+        study = self._study if is_best_given else self._study.with_arguments(None, best.values)
         return {"seed": study.seed, study.kind: study.arguments}
 
     def _is_given_best(self, validation: Mapping[str, Measured]) -> bool:

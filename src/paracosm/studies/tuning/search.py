@@ -40,11 +40,11 @@ class Tuning:
 
     def summary(self) -> TuningSummary:
         """Return the key numbers."""
-        found = self.evaluator.result(self.trials, self.best, self.validation)
+        result = self.evaluator.result(self.trials, self.best, self.validation)
         best = {
             "trial": self.best.number,
             **self.best.values,
-            **found.pop("best", {}),
+            **result.pop("best", {}),
             "in_search": self.best.measured.numbers,
         }
         space = self.evaluator.space.items()
@@ -58,7 +58,7 @@ class Tuning:
             "best": best,
             "validation": {name: column.numbers for name, column in self.validation.items()},
         }
-        return TuningSummary(**{**fields, **found})
+        return TuningSummary(**{**fields, **result})
 
     def files(self) -> dict[str, Callable[[Path], None]]:
         """Return what writes the table of trials, and the study with the best values."""

@@ -159,7 +159,7 @@ def named_kernels(texts: Sequence[str]) -> NamedKernels:
     Raises:
         InputError: there is no pattern, or no such kind.
     """
-    found = []
+    kernels = []
     for text in texts:
         pattern, equals, kind = (part.strip() for part in text.rpartition("="))
         if not equals:
@@ -172,5 +172,5 @@ def named_kernels(texts: Sequence[str]) -> NamedKernels:
         kinds = [*sorted(KINDS - set(MESSAGES)), "collective", ONE_SIDED, NONE]
         if kind not in kinds:
             raise InputError(f'communication "{text}": {unknown("kind", kind, kinds)}')
-        found.append((pattern.lower(), kind))
-    return NamedKernels(tuple(found))
+        kernels.append((pattern.lower(), kind))
+    return NamedKernels(tuple(kernels))

@@ -105,8 +105,8 @@ class Calls:
         known = [own] if own is not None else []
         if call >= 0:
             known += self._around(int(trace.lane[call]), float(trace.begin[call]))
-        found = _merged([*known, *together])
-        return (found if found.kind else replace(found, kind=kind),)
+        collectives = _merged([*known, *together])
+        return (collectives if collectives.kind else replace(collectives, kind=kind),)
 
     def _coalesce(self, lane: int, launches: Ints) -> None:
         """Record, for launches on a thread, the preceding calls without launches of their own."""

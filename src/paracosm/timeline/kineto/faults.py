@@ -45,7 +45,7 @@ def repeated_marks(trace: KinetoTrace) -> list[str]:
 
 def step_faults(trace: KinetoTrace, steps: Sequence[Step]) -> dict[int, str]:
     """Return why steps are not whole, by their numbers; those that are whole are not in it."""
-    found: dict[int, str] = {}
+    faults: dict[int, str] = {}
     ran = trace.of("op", "runtime", "kernel", "copy", "memset")
     began = np.sort(trace.begin[ran])
     launches = _launches(trace)
@@ -55,7 +55,7 @@ def step_faults(trace: KinetoTrace, steps: Sequence[Step]) -> dict[int, str]:
     for step in steps:
         first, last = np.searchsorted(began, (step.begin, step.end))
         if first == last:
-            found[step.number] = "nothing ran in it"
+            faults[step.number] = "nothing ran in it"
             continue
         inside = (begins >= step.begin) & (begins < step.end)
         count = int((lacking & inside).sum())
@@ -66,8 +66,8 @@ def step_faults(trace: KinetoTrace, steps: Sequence[Step]) -> dict[int, str]:
             which = "lack their kernel" if count > 1 else "lacks its kernel"
             if timeless.all():
                 which = f"{'have' if count > 1 else 'has'} a kernel without a time"
-            found[step.number] = f"{count:,} of {counted(int(inside.sum()), 'launch')} {which}"
-    return found
+            faults[step.number] = f"{count:,} of {counted(int(inside.sum()), 'launch')} {which}"
+    return faults
 
 
 def whole_steps(trace: KinetoTrace) -> tuple[tuple[Step, ...], dict[int, str]]:

@@ -83,7 +83,7 @@ def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NA
     refuse_other_files(path)
     file = KinetoFile(path, inputs, named)
     header: dict[str, Any] = {}
-    found, keys = False, []
+    is_found, keys = False, []
     with open_unpacked(path) as opened:
         scanner = Scanner(opened, path)
         first = scanner.peek()
@@ -95,26 +95,26 @@ def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NA
                 "'{' or '['"
             )
         if first == "[":
-            found = True
+            is_found = True
             file.read(scanner)
         else:
             for key in scanner.keys():  # not a mapping: it reads on  # noqa: SIM118
                 if key == "traceEvents":
-                    found = True
+                    is_found = True
                     file.read(scanner)
                 else:
                     keys.append(key)
                     value = scanner.value()
                     if key in ("distributedInfo", "baseTimeNanoseconds"):
                         header[key] = value
-        if scanner.peek() == "{" and not found:
+        if scanner.peek() == "{" and not is_found:
             raise InputError(
                 f"{path}: JSON objects one after another (NDJSON): write them as one list, "
                 "[{...}, {...}]"
             )
         if scanner.peek():
             raise scanner.broken("there is more behind the end of the trace")
-    if not found:
+    if not is_found:
         raise InputError(f'{path}: no Kineto trace: it lacks "traceEvents"{_instead(keys)}')
     file.finish(header)
     return file

@@ -84,7 +84,7 @@ class Rows:
         correlations: tuple[int, int] | None = None,
     ) -> Table:
         """Return the matching rows, skipping chunks that cannot have any."""
-        found = [np.empty(0, dtype=ROW)]
+        tables = [np.empty(0, dtype=ROW)]
         limits = [(times, self._times), (correlations, self._correlations)]
 
         def may_have(number: int) -> bool:
@@ -93,8 +93,8 @@ class Rows:
                 for asked, has in limits
             )
 
-        found += [rows[wanted(rows)] for rows in self._read(may_have)]
-        return np.concatenate(found)
+        tables += [rows[wanted(rows)] for rows in self._read(may_have)]
+        return np.concatenate(tables)
 
     def counts(self, edges: Sequence[int]) -> Ints:
         """Return how many spans begin between edges, which ascend."""

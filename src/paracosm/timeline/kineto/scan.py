@@ -59,10 +59,12 @@ class Scanner:
 
     def take(self, wanted: str, what: str) -> None:
         """Consume the character that must come next in `what`."""
-        found = self.peek()
-        if found != wanted:
+        character = self.peek()
+        if character != wanted:
             goes_on = "begins" if wanted in "[{" else "continues"
-            raise self.broken(f"{what} {goes_on} with {found!r}, not {wanted!r}", bool(found))
+            raise self.broken(
+                f"{what} {goes_on} with {character!r}, not {wanted!r}", bool(character)
+            )
         self._at += 1
 
     def value(self) -> Any:

@@ -213,14 +213,14 @@ def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
     one number it is that of the thread that marks the most, of several marks the first, or the
     longest of those at the same time; one without an end marks no step.
     """
-    found: dict[int, Step] = {}
+    by_number: dict[int, Step] = {}
     for step in step_marks(trace):
-        known = found.get(step.number)
+        known = by_number.get(step.number)
         if step.duration > 0 and (
             known is None or (step.begin < known.end and step.duration > known.duration)
         ):
-            found[step.number] = step
-    return tuple(found[number] for number in sorted(found))
+            by_number[step.number] = step
+    return tuple(by_number[number] for number in sorted(by_number))
 
 
 def step_marks(trace: KinetoTrace) -> Iterator[Step]:
@@ -229,12 +229,12 @@ def step_marks(trace: KinetoTrace) -> Iterator[Step]:
     What the thread with most marks has marked is not taken from other threads and processes.
     """
     if marked_on_device(trace):
-        found: dict[int, Step] = {}
+        by_number: dict[int, Step] = {}
         for row, number in _marks(trace, "stream"):
             begin, end = float(trace.begin[row]), float(trace.end[row])
-            known = found.get(number, Step(number, begin, end))
-            found[number] = Step(number, min(known.begin, begin), max(known.end, end))
-        yield from sorted(found.values(), key=lambda step: step.begin)
+            known = by_number.get(number, Step(number, begin, end))
+            by_number[number] = Step(number, min(known.begin, begin), max(known.end, end))
+        yield from sorted(by_number.values(), key=lambda step: step.begin)
         return
     marking = _marking_thread(trace)
     marks = [(row, number, int(trace.lane[row]) == marking) for row, number in _marks(trace)]

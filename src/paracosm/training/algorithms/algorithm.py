@@ -191,14 +191,18 @@ class Algorithm:
 
 def named_algorithm(reference: str) -> type[Algorithm]:
     """Return the class that `file.py:Class` or `package.module:Class` names."""
-    found: Callable[..., Any] = named_function("algorithm", reference)
-    if not isinstance(found, type) or not issubclass(found, Algorithm) or found is Algorithm:
-        what = "a class" if isinstance(found, type) else "a function"
+    function: Callable[..., Any] = named_function("algorithm", reference)
+    if (
+        not isinstance(function, type)
+        or not issubclass(function, Algorithm)
+        or function is Algorithm
+    ):
+        what = "a class" if isinstance(function, type) else "a function"
         raise InputError(
-            f'algorithm "{reference}": {found.__name__} is {what}, not a subclass of '
+            f'algorithm "{reference}": {function.__name__} is {what}, not a subclass of '
             "paracosm.training.Algorithm"
         )
-    return found
+    return function
 
 
 class _Own(BaseModel):

@@ -416,8 +416,8 @@ class PowerSGD(Codec):
     ) -> list[Tensor]:
         import torch
 
-        found = [vector.clone() for vector in vectors]
-        tensors = zip(*(tensors_of(tensor, shapes) for tensor in found), strict=True)
+        compressed = [vector.clone() for vector in vectors]
+        tensors = zip(*(tensors_of(tensor, shapes) for tensor in compressed), strict=True)
         for place, (shape, parts) in enumerate(zip(shapes, tensors, strict=True)):
             if not self._is_factored(shape):
                 continue
@@ -433,7 +433,7 @@ class PowerSGD(Codec):
             memory[place] = sum(factors) / len(factors)
             for matrix, factor in zip(matrices, factors, strict=True):
                 matrix.copy_(p @ factor.mT)
-        return found
+        return compressed
 
     def _is_factored(self, shape: Sequence[int]) -> bool:
         n, m = as_matrix(shape)

@@ -96,8 +96,8 @@ class Buffers:
         }
 
     def _tensors(self) -> list[Tensor]:
-        found = [owner._buffers[name] for owner, name in self._owners.values()]
-        return [tensor for tensor in found if tensor is not None]
+        tensors = [owner._buffers[name] for owner, name in self._owners.values()]
+        return [tensor for tensor in tensors if tensor is not None]
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         for (owner, name), tensor in zip(self._owners.values(), tensors, strict=True):

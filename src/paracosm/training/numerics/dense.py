@@ -137,8 +137,10 @@ class Dense:
         assert request.parameters is not None
         tensors = self._layout.tensors(request.parameters)
         x, y = self._examples(request.batch)
-        loss, found = self._differentiate(tensors, x.flatten(1), y, _ALONE, [None] * len(tensors))
-        return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
+        loss, gradients = self._differentiate(
+            tensors, x.flatten(1), y, _ALONE, [None] * len(tensors)
+        )
+        return Gradient(loss.item(), self._layout.in_form_of(request.parameters, gradients))
 
     def _differentiate(
         self,
@@ -160,20 +162,20 @@ class Dense:
             else:
                 passed.append(affine(tensors[link.bias], before, tensors[link.weight].mT))
         loss, delta = self._judge(passed[-1], y)
-        found: list[Any] = [None] * len(tensors)
+        gradients: list[Any] = [None] * len(tensors)
         for link, before, after in zip(
             reversed(self._chain), passed[-2::-1], passed[::-1], strict=False
         ):
             if isinstance(link, _Activation):
                 delta = link.differentiate(delta, after)
                 continue
-            found[link.weight] = outer(delta.mT, before, out=out[link.weight])
+            gradients[link.weight] = outer(delta.mT, before, out=out[link.weight])
             if link.bias is not None:
-                found[link.bias] = torch.sum(delta, -2, out=out[link.bias])
+                gradients[link.bias] = torch.sum(delta, -2, out=out[link.bias])
             if link is self._first:
                 break
             delta = linear(delta, tensors[link.weight])
-        return loss, found
+        return loss, gradients
 
     def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         examples, count = outputs.shape[-2:]

@@ -62,11 +62,11 @@ class PendingGradient:
 
     def result(self) -> Gradient:
         """Return the gradient; the first call computes it, perhaps with all others that wait."""
-        found = self._gradient or self._source.fulfil(self)
-        if found.buffers is not None:
-            self._source.buffers.see(self.replica, found.buffers)
-            found = self._gradient = found._replace(buffers=None)
-        return found
+        gradient = self._gradient or self._source.fulfil(self)
+        if gradient.buffers is not None:
+            self._source.buffers.see(self.replica, gradient.buffers)
+            gradient = self._gradient = gradient._replace(buffers=None)
+        return gradient
 
     def discard(self) -> None:
         """Declare that the result is not needed."""

@@ -115,7 +115,7 @@ class GradientPool:
         tasks = [self._task(requests, places, shared) for places in self._divided(requests)]
         parameters = [request.parameters for request in requests if request.parameters is not None]
         flat = self._flat(parameters)
-        found: dict[int, Gradient] = {}  # by place
+        gradients: dict[int, Gradient] = {}  # by place
         ended: list[State] = []
         for task, answer in zip(tasks, self.workers.run(flat, tasks), strict=True):
             own: Sequence[State | None] = [None] * len(task.places)
@@ -126,13 +126,13 @@ class GradientPool:
             rows = torch.from_numpy(answer.gradients).unbind()
             answers = zip(task.places, answer.losses, rows, own, strict=True)
             for place, loss, row, after in answers:
-                found[place] = Gradient(loss, row, after)
+                gradients[place] = Gradient(loss, row, after)
                 if after is not None:
                     self._buffers.load(requests[place].replica, after)
         if shared is not None:
             self._buffers.load(SHARED, averaged_over(ended, shared))
         for place, form in enumerate(parameters):
-            gradient = found[place]
+            gradient = gradients[place]
             if isinstance(form, tuple):
                 views = tuple(self._layout.tensors(gradient.gradient))
                 gradient = gradient._replace(gradient=views)

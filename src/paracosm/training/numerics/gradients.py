@@ -339,11 +339,11 @@ class Private:
         for begin in range(0, len(examples), most):
             chosen = examples[begin : begin + most]
             expanded = [tensor.expand(len(chosen), *tensor.shape) for tensor in tensors]
-            losses, found = self._vectorised.differentiate(expanded, chosen[:, None])
+            losses, gradients = self._vectorised.differentiate(expanded, chosen[:, None])
             total += float(losses.sum())
-            norms = torch.stack([tensor.flatten(1).norm(dim=1) for tensor in found]).norm(dim=0)
+            norms = torch.stack([tensor.flatten(1).norm(dim=1) for tensor in gradients]).norm(dim=0)
             factors = (self._privacy.clip / norms).clamp(max=1.0)
-            for one, tensor in zip(sums, found, strict=True):
+            for one, tensor in zip(sums, gradients, strict=True):
                 one += torch.tensordot(factors, tensor, 1)
         rng = generator(self._seed, TrainingStream.NOISE, request.number)
         scale = self._privacy.noise * self._privacy.clip

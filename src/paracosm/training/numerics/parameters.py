@@ -89,17 +89,17 @@ class ParameterLayout:
 
     def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
         """Return the place of each of the named tensors; they are the model's, in any order."""
-        found = {name: place for place, name in enumerate(self.names)}
-        strange = next((name for name in tensors if name not in found), None)
+        place_of_name = {name: place for place, name in enumerate(self.names)}
+        strange = next((name for name in tensors if name not in place_of_name), None)
         missing = next((name for name in self.names if name not in tensors), None)
-        if strange is not None or missing is not None or len(tensors) != len(found):
+        if strange is not None or missing is not None or len(tensors) != len(place_of_name):
             first = f'"{strange}" is not one' if strange else "they are not these"
             lacks = f'; they lack "{missing}"' if missing else ""
             raise InputError(
-                f"the schedule's {len(tensors)} tensors are not the {len(found)} parameters of the "
-                f"model: {first}{lacks}"
+                f"the schedule's {len(tensors)} tensors are not the "
+                f"{len(place_of_name)} parameters of the model: {first}{lacks}"
             )
-        return tuple(found[name] for name in tensors)
+        return tuple(place_of_name[name] for name in tensors)
 
     def tensors(self, parameters: Parameters) -> Sequence[Tensor]:
         """Return the tensors of either form: views, no copies."""

@@ -39,15 +39,15 @@ class Clipping:
     def factor(self, gradients: Sequence[Any], weights: Sequence[float], times: int = 1) -> float:
         """Return the factor, at most 1, of so many times the weighted mean of whole gradients."""
         # The parts of one gradient are requested one after the other.
-        known, weighted, found = self._newest
+        known, weighted, remembered = self._newest
         is_same = len(known) == len(gradients) and weighted == list(weights)
         if is_same and all(a is b for a, b in zip(known, gradients, strict=True)):
-            return found
+            return remembered
         norm = times * _norm_of_mean(gradients, weights)
         # Written so that a norm that is not a number shortens nothing, and shows in the loss.
-        found = self._limit / (norm + _EPSILON) if norm + _EPSILON > self._limit else 1.0
-        self._newest = (list(gradients), list(weights), found)
-        return found
+        remembered = self._limit / (norm + _EPSILON) if norm + _EPSILON > self._limit else 1.0
+        self._newest = (list(gradients), list(weights), remembered)
+        return remembered
 
     def clip_rows(self, gradients: Any) -> None:
         """Shorten the rows of a matrix, each a gradient of its own, in place."""
@@ -304,10 +304,10 @@ def _check_like(what: str, values: Any, parameters: Any) -> None:
     """Raise InputError unless an algorithm's `values` have the form of the parameters."""
     shape = getattr(values, "shape", None)
     if shape != parameters.shape:
-        found = type(values).__name__ if shape is None else f"values of shape {tuple(shape)}"
+        kind = type(values).__name__ if shape is None else f"values of shape {tuple(shape)}"
         raise InputError(
             f"the algorithm's {what} must be a vector of shape {tuple(parameters.shape)}, "
-            f"not {found}"
+            f"not {kind}"
         )
 
 

@@ -223,9 +223,18 @@ class _Backward:
         resource: str = "compute",
         attributes: Mapping[str, object] | None = None,
     ) -> None:
-        given = attributes or {}
+        attributes_set = attributes or {}
         self.calls.append(
-            Call(op, name, inputs, outputs, given, flops, phase="backward", resource=resource)
+            Call(
+                op,
+                name,
+                inputs,
+                outputs,
+                attributes_set,
+                flops,
+                phase="backward",
+                resource=resource,
+            )
         )
 
 

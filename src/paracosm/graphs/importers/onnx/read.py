@@ -117,7 +117,7 @@ def _provenance(
         for value in call.outputs
         if value and value not in model.tensors
     ]
-    found: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "importer": "onnx",
         "source": "ONNX model",
         "file": path.name,
@@ -129,11 +129,11 @@ def _provenance(
         "not_looked_into": sorted({call.op for call in calls} & {f"onnx.{op}" for op in OPAQUE}),
     }
     if train:
-        found["optimizer"] = optimizer
+        provenance["optimizer"] = optimizer
     first = model.tensors.get(model.inputs[0]) if model.inputs else None
     if first is not None and first.shape:
-        found["examples"] = first.shape[0]
-    return found
+        provenance["examples"] = first.shape[0]
+    return provenance
 
 
 VIEWS = frozenset(

@@ -77,10 +77,10 @@ class _Scope:
 
 def steps_of(trace: ObservedTrace) -> dict[int, int]:
     """Return the node with which each step begins, by the number of the step."""
-    found: dict[int, int] = {}
+    steps: dict[int, int] = {}
     for number, begin in _marks(trace):
-        found.setdefault(number, begin)
-    return found
+        steps.setdefault(number, begin)
+    return steps
 
 
 def _marks(trace: ObservedTrace) -> Iterator[tuple[int, int]]:
@@ -242,8 +242,8 @@ def is_view(unit: Unit) -> bool:
     """Whether an op returns only its inputs, and changes nothing."""
     if _MUTATED.search(unit.call.schema) or not unit.call.made or unit.call.name == COLLECTIVE:
         return False
-    given = {use.storage for use in unit.call.read}
-    return all(use.storage in given for use in unit.call.made)
+    storages = {use.storage for use in unit.call.read}
+    return all(use.storage in storages for use in unit.call.made)
 
 
 def book(
@@ -323,13 +323,13 @@ def _mutated(call: ObservedCall) -> Iterable[TensorUse]:
 
 def _arguments(schema: str) -> list[str]:
     """Return the arguments in a schema: of "add_(Tensor(a!) self, *, Scalar alpha=1)" two."""
-    found, depth = [""], 0
+    arguments, depth = [""], 0
     for letter in schema.partition("(")[2]:
         depth += (letter in "([") - (letter in ")]")
         if depth < 0:
             break
         if letter == "," and not depth:
-            found.append("")
+            arguments.append("")
         else:
-            found[-1] += letter
-    return [text for text in map(str.strip, found) if text not in ("", "*")]
+            arguments[-1] += letter
+    return [text for text in map(str.strip, arguments) if text not in ("", "*")]

@@ -158,26 +158,26 @@ def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:
         if call.name != _INIT:
             continue
         for value in call.inputs.values:
-            for found in _described(value):
-                listed = found.get("ranks")
+            for group in _described(value):
+                listed = group.get("ranks")
                 listed = list(listed) if isinstance(listed, list | dict) else []
                 numbers = (parse_whole(str(rank)) for rank in listed)
                 ranks = [rank for rank in numbers if rank is not None]
-                size = found.get("group_size")
+                size = group.get("group_size")
                 if not ranks and type(size) is int and 0 < size < 10_000_000:
                     ranks = list(range(size))
                 for key in ("pg_name", "backend_id"):
-                    if key in found:
-                        groups[str(found[key])] = tuple(ranks)
+                    if key in group:
+                        groups[str(group[key])] = tuple(ranks)
     return groups
 
 
 def _described(value: Any) -> list[dict[str, Any]]:
     try:
-        found = parse_json(value, "groups") if isinstance(value, str) else None
+        content = parse_json(value, "groups") if isinstance(value, str) else None
     except InputError:
         return []
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
 
 
 def ranks_of(call: ObservedCall, groups: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:

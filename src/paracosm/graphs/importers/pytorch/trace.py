@@ -70,12 +70,12 @@ class ObservedTrace:
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
-    found = parse_json(data, where)
-    if not isinstance(found, dict) or not isinstance(found.get("nodes"), list):
+    content = parse_json(data, where)
+    if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
         raise InputError(f'{where}: no execution trace of PyTorch: it lacks "nodes"')
     calls: dict[int, ObservedCall] = {}
     device: list[ObservedCall] = []
-    for position, node in enumerate(found["nodes"]):
+    for position, node in enumerate(content["nodes"]):
         call = _call(node, position, where)
         if isinstance(call.attributes.get("cat"), str):
             device.append(call)
@@ -85,7 +85,7 @@ def parse_trace(data: bytes, where: str) -> ObservedTrace:
                              f"{call.name}")  # fmt: skip
         calls[call.id] = call
     linked = _linked(calls, device, where)
-    return ObservedTrace(str(found.get("schema", "")), dict(sorted(calls.items())), linked)
+    return ObservedTrace(str(content.get("schema", "")), dict(sorted(calls.items())), linked)
 
 
 def _linked(
@@ -94,10 +94,12 @@ def _linked(
     """Return the times of calls: of all that they launched, else their own on the host."""
 
     def seconds(call: ObservedCall) -> float:
-        found = call.attributes.get("inclusive_dur")
-        if not isinstance(found, int | float) or not 0 <= found < math.inf:
-            raise InputError(f'{where}: node {call.id}: "inclusive_dur" is {found!r:.40}, no time')
-        return found / 1e6
+        duration = call.attributes.get("inclusive_dur")
+        if not isinstance(duration, int | float) or not 0 <= duration < math.inf:
+            raise InputError(
+                f'{where}: node {call.id}: "inclusive_dur" is {duration!r:.40}, no time'
+            )
+        return duration / 1e6
 
     launched: dict[int, float] = {}
     for kernel in device:
@@ -148,22 +150,24 @@ def _call(node: Any, position: int, where: str) -> ObservedCall:
 
 def _attributes(node: dict[str, Any]) -> dict[str, Any]:
     """Return the content of "attrs", or in older schemas of the node itself."""
-    found = {key: value for key, value in node.items() if key not in ("inputs", "outputs", "attrs")}
+    attributes = {
+        key: value for key, value in node.items() if key not in ("inputs", "outputs", "attrs")
+    }
     listed = node.get("attrs")
     for each in listed if isinstance(listed, list) else ():
         if isinstance(each, dict) and isinstance(each.get("name"), str):
-            found[each["name"]] = each.get("value")
-    return found
+            attributes[each["name"]] = each.get("value")
+    return attributes
 
 
 def _tensors(node: dict[str, Any], what: str, nested: bool) -> Tensors:
     if nested:
         part = node.get(f"{what}s")
         part = part if isinstance(part, dict) else {}
-        found = [part.get(key) for key in ("shapes", "types", "values")]
+        columns = [part.get(key) for key in ("shapes", "types", "values")]
     else:
-        found = [node.get(f"{what}_shapes"), node.get(f"{what}_types"), node.get(f"{what}s")]
-    return Tensors(*(value if isinstance(value, list) else [] for value in found))
+        columns = [node.get(f"{what}_shapes"), node.get(f"{what}_types"), node.get(f"{what}s")]
+    return Tensors(*(value if isinstance(value, list) else [] for value in columns))
 
 
 def _integer(value: Any) -> int:
@@ -202,19 +206,19 @@ def joined(
     wanted = sorted((c for c in calls.values() if c.record > 0), key=lambda c: c.record)
     by_record = {time.record: time for time in times if time.record > 0}
     if by_record:
-        found = {
+        spans = {
             call.id: by_record[call.record]
             for call in wanted
             if call.record in by_record and by_record[call.record].name == call.name
         }
     else:
-        found = _aligned(calls.values(), times)
-    if not found:
+        spans = _aligned(calls.values(), times)
+    if not spans:
         raise InputError(
             f"{where}: the profiler's trace has none of its ops: it is of another run, or of "
             "another rank"
         )
-    return found
+    return spans
 
 
 def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int, OpSpan]:
@@ -231,7 +235,7 @@ def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int
         return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int32)
 
     seen = {lane: coded(time.name for time in ops) for lane, ops in lanes.items()}
-    found: dict[int, OpSpan] = {}
+    spans: dict[int, OpSpan] = {}
     for thread in threads.values():
         wanted = coded(call.name for call in thread)
         share, lane, offset = _found_in(wanted, seen)
@@ -239,8 +243,8 @@ def _aligned(calls: Iterable[ObservedCall], times: Sequence[OpSpan]) -> dict[int
             continue
         for call, time in zip(thread, lanes[lane][offset:], strict=False):
             if call.name == time.name:
-                found[call.id] = time
-    return found
+                spans[call.id] = time
+    return spans
 
 
 def _found_in(wanted: Codes, seen: Mapping[int, Codes]) -> tuple[float, int, int]:

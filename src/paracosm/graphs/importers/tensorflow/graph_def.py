@@ -110,18 +110,18 @@ def _in_order(nodes: Sequence[TfNode], where: str) -> tuple[list[TfNode], int]:
 
 def _variables(nodes: Sequence[TfNode], known: Known) -> dict[str, TensorArgument]:
     """Return the variables' tensors by every value that stands for one: handles and reads."""
-    found: dict[str, TensorArgument] = {}
+    variables: dict[str, TensorArgument] = {}
     for node in nodes:
         value = f"{node.name}:0"
         if node.op in _VARIABLES and value in known.tensors:
-            found[value] = known.tensors[value]
+            variables[value] = known.tensors[value]
         elif node.op in ("Identity", "ReadVariableOp", "Enter") and node.inputs:
-            if node.inputs[0] in found:
-                found[value] = found[node.inputs[0]]
-                known.tensors.setdefault(value, found[value])
+            if node.inputs[0] in variables:
+                variables[value] = variables[node.inputs[0]]
+                known.tensors.setdefault(value, variables[value])
             elif node.inputs[0] in known.tensors:
                 known.tensors.setdefault(value, known.tensors[node.inputs[0]])
-    return found
+    return variables
 
 
 def _call(
@@ -180,8 +180,8 @@ def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
 
 def _gradients(nodes: Sequence[TfNode]) -> set[str]:
     backward = {node.name for node in nodes if phase_by_name(node.name, node.op) == "backward"}
-    given = (value for node in nodes if is_update(node.op) for value in node.inputs)
-    return {value for value in given if value.rpartition(":")[0] in backward}
+    inputs = (value for node in nodes if is_update(node.op) for value in node.inputs)
+    return {value for value in inputs if value.rpartition(":")[0] in backward}
 
 
 def _resident(
@@ -210,7 +210,7 @@ def _provenance(
         and not call.outputs
         and not puts_out_nothing(call.op.removeprefix("tensorflow."))
     ]
-    found: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "importer": "tensorflow-graph",
         "source": "TensorFlow graph",
         "file": path.name,
@@ -221,9 +221,9 @@ def _provenance(
     for node in nodes:
         tensor = known.tensors.get(f"{node.name}:0")
         if node.op == "Placeholder" and tensor is not None and tensor.shape:
-            found["examples"] = tensor.shape[0]
+            provenance["examples"] = tensor.shape[0]
             break
-    return found
+    return provenance
 
 
 HOST = frozenset(

@@ -288,12 +288,12 @@ def timeline_ops(events: Sequence[Event], where: str) -> list[StepOp]:
 
 def _devices(events: Sequence[Event]) -> dict[Any, str]:
     """Return the device of each process: "/job:.../gpu:0 Compute" without the last word."""
-    found = {}
+    devices = {}
     for event in events:
         arguments = event.get("args")
         if event.get("name") == "process_name" and isinstance(arguments, dict):
-            found[str(event.get("pid"))] = str(arguments.get("name", "")).removesuffix(" Compute")
-    return found
+            devices[str(event.get("pid"))] = str(arguments.get("name", "")).removesuffix(" Compute")
+    return devices
 
 
 def _event_op(event: Event, position: int, devices: dict[Any, str], where: str) -> StepOp:

@@ -127,7 +127,7 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
 
 
 def _of_parameters(
-    trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
+    trace: KinetoTrace, step: WorkerStep, rows: Ints, gradients: Sequence[Gradient]
 ) -> list[Gradient]:
     """Return gradients without those of activations at which a recomputation begins."""
     updated = {
@@ -142,14 +142,14 @@ def _of_parameters(
     }
     return [
         gradient
-        for gradient in found
+        for gradient in gradients
         if gradient.how == "sequence number"
         or not (updated and gradient.shape)
         or gradient.shape in updated
     ]
 
 
-def _passes(trace: KinetoTrace, rows: Ints, found: Sequence[Gradient]) -> list[list[Gradient]]:
+def _passes(trace: KinetoTrace, rows: Ints, gradients: Sequence[Gradient]) -> list[list[Gradient]]:
     """Return gradients by backward pass: between two, the loop calls ops that have gradients."""
     reached = -math.inf
     calls = []
@@ -160,7 +160,7 @@ def _passes(trace: KinetoTrace, rows: Ints, found: Sequence[Gradient]) -> list[l
         if trace.sequence[row] >= 0 and not is_backward(trace.text(row)):
             calls.append(float(trace.begin[row]))
     passes: dict[int, list[Gradient]] = {}
-    for gradient in found:
+    for gradient in gradients:
         passes.setdefault(int(np.searchsorted(calls, gradient.ready)), []).append(gradient)
     return list(passes.values())
 
@@ -456,13 +456,13 @@ def _on_host(trace: KinetoTrace, step: Step, rows: Ints) -> WorkerStep:
 
 def _callers(trace: KinetoTrace, spans: DeviceSpans, outermost: dict[int, Ints]) -> Ints:
     """Return, for each span of the device, the row of the outermost op that launched it, or -1."""
-    found = np.full(len(spans), -1, np.int64)
+    callers = np.full(len(spans), -1, np.int64)
     for lane, rows in outermost.items():
         here = np.flatnonzero(spans.thread == lane)
         at = np.searchsorted(trace.begin[rows], spans.launched[here], side="right") - 1
         within = (at >= 0) & (spans.launched[here] < trace.end[rows[np.maximum(at, 0)]])
-        found[here[within]] = rows[at[within]]
-    return found
+        callers[here[within]] = rows[at[within]]
+    return callers
 
 
 def _on_device(trace: KinetoTrace, step: Step, spans: DeviceSpans, callers: Ints) -> WorkerStep:

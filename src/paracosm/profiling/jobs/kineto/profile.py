@@ -137,11 +137,11 @@ class _Step:
         )
 
 
-def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict[str, int]]:
+def _alike(steps: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict[str, int]]:
     """Return the first of the most frequent kind of steps, all of those, and the others' number."""
-    training = [step for step in found if step.gradients]
+    training = [step for step in steps if step.gradients]
     if not training:
-        raise InputError(f"{path}: none of the {len(found)} steps that are marked has gradients")
+        raise InputError(f"{path}: none of the {len(steps)} steps that are marked has gradients")
     with_optimizer = sum(step.has_optimizer for step in training)
     if 0 < with_optimizer <= len(training) / 2:
         raise InputError(
@@ -154,7 +154,7 @@ def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict
     looks = max(counts, key=lambda each: counts[each])
     kept = [step for step in whole if step.looks == looks]
     dropped = {
-        "no gradients": len(found) - len(training),
+        "no gradients": len(steps) - len(training),
         "no step of the optimizer": len(training) - len(whole),
         "other ops than in most steps": len(whole) - len(kept),
     }
@@ -314,8 +314,8 @@ def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats,
 def _made_unique(names: Iterable[str]) -> tuple[str, ...]:
     """Return names with a number appended to repeated ones ("host", "host#2", ...)."""
     met: dict[str, int] = {}
-    found = []
+    unique = []
     for name in names:
         number = met[name] = met.get(name, 0) + 1
-        found.append(name if number == 1 else f"{name}#{number}")
-    return tuple(found)
+        unique.append(name if number == 1 else f"{name}#{number}")
+    return tuple(unique)

@@ -122,8 +122,8 @@ class Setup:
     @classmethod
     def of_json(cls, text: str) -> Setup:
         """Read the JSON of `asdict`."""
-        found = json.loads(text)
-        return cls(JobOptions(**found.pop("options")), **found)
+        content = json.loads(text)
+        return cls(JobOptions(**content.pop("options")), **content)
 
 
 def load(options: JobOptions, worker: int = 0) -> tuple[Workload, Callable[[], None]]:

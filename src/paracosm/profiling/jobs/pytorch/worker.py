@@ -233,21 +233,21 @@ def _attention_formulas() -> dict[Any, Callable[..., int]]:
     def formula(name: str) -> Callable[..., int]:
         return lambda *args, out_shape, **named: call_flops(name, args, args, named) or 0
 
-    found = {name: getattr(torch.ops.aten, name, None) for name in CALLS if "." not in name}
-    return {packet: formula(name) for name, packet in found.items() if packet is not None}
+    functions = {name: getattr(torch.ops.aten, name, None) for name in CALLS if "." not in name}
+    return {packet: formula(name) for name, packet in functions.items() if packet is not None}
 
 
 def needs(module: nn.Module, called: set[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of the trained parameters that each of the called modules needs."""
-    found: dict[str, list[str]] = {}
+    needed: dict[str, list[str]] = {}
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     for owner, part in module.named_modules():
         while owner not in called and owner:
             owner = owner.rpartition(".")[0]
         for parameter in part.parameters(recurse=False):  # which other modules may have too
             if parameter.requires_grad:
-                found.setdefault(owner, []).append(names[id(parameter)])
-    return {owner: tuple(names) for owner, names in found.items()}
+                needed.setdefault(owner, []).append(names[id(parameter)])
+    return {owner: tuple(names) for owner, names in needed.items()}
 
 
 def forward_and_backward(workload: Workload, reached: Callable[[Boundary], None]) -> float:

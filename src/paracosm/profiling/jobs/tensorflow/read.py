@@ -244,12 +244,12 @@ def _offsets(sent: Floats, end: Floats, columns: Columns) -> dict[Device, float]
         ways.setdefault(each.server, ([], []))[0 if each.is_down else 1].append(column)
     with np.errstate(invalid="ignore"):
         taken = np.where(np.isfinite(sent), end - sent, np.nan)
-    found = {
+    offsets = {
         server: clock_offset(list(taken[:, down]), list(taken[:, up]))
         for server, (down, up) in sorted(ways.items())
         if down and up
     }
-    return {server: offset for server, offset in found.items() if offset}
+    return {server: offset for server, offset in offsets.items() if offset}
 
 
 EVIDENT = 1e-3

@@ -200,12 +200,12 @@ def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> 
     for key in runs:
         if not key[0].is_server:
             keys.setdefault(key[1], []).append(key)
-    for node, found in kernels.items():
-        of_run, rest = divmod(len(found), len(keys.get(node, found)))
+    for node, node_kernels in kernels.items():
+        of_run, rest = divmod(len(node_kernels), len(keys.get(node, node_kernels)))
         if node not in keys or rest:
             continue
         for number, key in enumerate(keys[node]):
-            own = found[number * of_run : (number + 1) * of_run]
+            own = node_kernels[number * of_run : (number + 1) * of_run]
             runs[key] = replace(runs[key], begin=own[0][0], end=max(end for _, end in own))
 
 

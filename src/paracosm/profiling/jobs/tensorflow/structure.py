@@ -132,11 +132,11 @@ class StructureFinder:
     def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
         """Of several runs of a node, return the last that began before a run of another node."""
         runs = self.records.runs
-        found = [other for other in keys if other != key]
-        if len(found) < 2 or len({other[:2] for other in found}) > 1:
-            return set(found)
-        earlier = [other for other in found if runs[other].begin < runs[key].begin]
-        return {max(earlier or found[:1], key=lambda each: (runs[each].begin, each))}
+        others = [other for other in keys if other != key]
+        if len(others) < 2 or len({other[:2] for other in others}) > 1:
+            return set(others)
+        earlier = [other for other in others if runs[other].begin < runs[key].begin]
+        return {max(earlier or others[:1], key=lambda each: (runs[each].begin, each))}
 
     def transfer(self, source: Device, target: Device, tensor: str) -> Transfer:
         return self.transfers.setdefault((source, target, tensor), Transfer(source, target, tensor))
@@ -158,12 +158,12 @@ class StructureFinder:
 
     def runs_behind(self, node: Node) -> list[Key]:
         """Return the runs that make a node's input, through nodes that were not traced."""
-        found: list[Key] = []
+        behind: list[Key] = []
         open_, seen = list(node.inputs), set(node.inputs)
         while open_:
             name = open_.pop()
             if name in self.devices:
-                found += [key for device in self.devices[name] for key in self.runs[device, name]]
+                behind += [key for device in self.devices[name] for key in self.runs[device, name]]
             elif name in self.nodes and len(seen) < _DEEPEST:
                 new = [
                     name_of_input
@@ -172,7 +172,7 @@ class StructureFinder:
                 ]
                 seen.update(new)
                 open_ += new
-        return sorted(found)
+        return sorted(behind)
 
     def named_by_number(self, receiving: Receiving) -> Named:
         """Do as `named_by_graph` without a graph, by names and the numbers in them."""
@@ -266,20 +266,20 @@ class Columns:
 
     def ops(self) -> list[ProfiledOp]:
         """Return the ops, with names as "w/read", "while/add #2", "x on /job:ps/task:1"."""
-        found = []
+        profiled = []
         for (device, name, run), kind in zip(self.keys, self.kinds, strict=True):
             on, resource = (device.task, SERVER) if device.is_server else (0, WORKER)
             label = f"{name} #{run + 1}" if run else name
-            found.append((device, ProfiledOp(label, kind, resource, on)))
+            profiled.append((device, ProfiledOp(label, kind, resource, on)))
         for each in self.sent:
             tensor, link = each.transfer.tensor, DOWNLINK if each.is_down else UPLINK
             label = f"{tensor} #{each.number + 1}" if each.number else tensor
             op = ProfiledOp(label, "RecvTensor", link, each.server.task, each.size)
-            found.append((each.transfer.target, op))
-        often = Counter(op.name for _, op in found)
+            profiled.append((each.transfer.target, op))
+        often = Counter(op.name for _, op in profiled)
         return [
             replace(op, name=f"{op.name} on {at}" if often[op.name] > 1 else op.name, waits=waits)
-            for (at, op), waits in zip(found, self.waits, strict=True)
+            for (at, op), waits in zip(profiled, self.waits, strict=True)
         ]
 
 
@@ -361,8 +361,8 @@ def _by_number(
     receivers: Iterable[Key], times: Sequence[float], reference: Records
 ) -> Mapping[int, list[Key]]:
     """Return the runs that wait for each arrival of a tensor: for the last one before them."""
-    found: dict[int, list[Key]] = {}
+    by_number: dict[int, list[Key]] = {}
     for key in sorted(receivers):
         before = sum(end <= reference.runs[key].begin for end in times)
-        found.setdefault(max(before - 1, 0), []).append(key)
-    return found
+        by_number.setdefault(max(before - 1, 0), []).append(key)
+    return by_number
