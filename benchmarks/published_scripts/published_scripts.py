@@ -46,6 +46,7 @@ RESULTS = HERE.parent / "results" / "emulation.json"
 WAYS = {"backend 8": 8, "real 2": 2, "backend 2": 2, "backend 64": 64, "wire 2": 2}
 PATIENCE = 600  # seconds for one run
 NO_END = f"did not end in {PATIENCE} s"  # of a busy machine it says little, and is not stored
+NEVER = "the script never called"  # of a script that failed before, its own error says more
 Counts = dict[str, tuple[int, int]]  # of collectives by kind: how many, bytes that the rank gave
 
 
@@ -95,7 +96,7 @@ class Start:
 
 def run(script: Script, checkout: Path, way: str, shown: bool) -> tuple[str, Counts]:
     """Run a script one way; return how it ended, and the collectives of rank 0."""
-    mode, world = way.split()[0], WAYS[way]
+    mode, world = way.split()[0], max(WAYS[way], script.fewest)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         source = checkout / script.path
@@ -162,7 +163,9 @@ def emulated(start: Start, mode: str) -> tuple[str, Counts]:
         print(printed[-3000:])
     grave = [note["text"] for note in summary.notes if note["grave"]]
     if summary.status == "failed":
-        return f"refused: {grave[0]}" if grave else f"fails: {last_line(printed)}", {}
+        code = f"exit code {ended.exit_code}"
+        says = [text for text in grave if not (ended.exit_code and text.startswith(NEVER))]
+        return f"refused: {says[0]}" if says else f"fails, {code}: {last_line(printed)}", {}
     counts = recorded(records) if mode == "backend" else {}
     return f"runs, {summary.iterations} iterations", counts
 
@@ -200,7 +203,7 @@ def changed_surroundings(environment: Mapping[str, str], where: Path) -> Iterato
 
 
 def real(start: Start) -> tuple[str, Counts]:
-    """Run a script as two processes, over gloo, with the CPU where it asks for CUDA devices."""
+    """Run a script as real processes, over gloo, with the CPU where it asks for CUDA devices."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = str(trial.getsockname()[1])
@@ -278,6 +281,11 @@ def row_of(
 ) -> dict[str, str]:
     real_counts, modelled = counts.get("real 2") or {}, counts.get("backend 2") or {}
     beside = "" if not (real_counts and modelled) else compared(real_counts, modelled)
+    if script.fewest > 2:
+        ended = {
+            way: f"{text}, of {script.fewest}" if WAYS[way] == 2 else text
+            for way, text in ended.items()
+        }
     return {
         "script": f"{name} ({script.what})",
         "backend, 8 ranks": ended.get("backend 8", ""),

@@ -17,8 +17,9 @@ from typing import Any
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
+from paracosm.emulation.rank.launchers import run_spawned_rank
 from paracosm.emulation.rank.main import load_script, run_script
 
 KINDS = {
@@ -52,12 +53,15 @@ def main() -> None:
     config = EmulateConfig(
         script=Path(script), world_size=int(os.environ["WORLD_SIZE"]), mode="wire", device="cpu"
     )
-    config = config.model_copy(update={"local_world_size": config.world})
+    machine = int(os.environ["LOCAL_WORLD_SIZE"])
+    config = config.model_copy(update={"local_world_size": machine})
 
     def refuse(what: str) -> Exception:
         return NotImplementedError(what)
 
     use_cpu_for_cuda(config, refuse, lambda: None)
+    # A rank that the script spawns runs in this process, as an emulated one's would.
+    run_spawned_rank(Setting(config, 0, int(os.environ["RANK"]), Path(counts)), print)
     sys.argv[:] = ["-m" if script.startswith("module:") else script, *arguments]
     loaded = load_script(script)
     if os.environ["RANK"] != "0" or os.environ.get("COUNT_COLLECTIVES") == "0":
@@ -85,7 +89,7 @@ def counted(profiled: Any) -> dict[str, tuple[int, int]]:
         library, _, name = event.name().partition(":")
         name = name.strip(":_")
         if library == "c10d":
-            fitting = max((each for each in KINDS if name.startswith(each)), key=len, default="")
+            fitting = max(filter(name.startswith, KINDS), key=len, default="")
             if fitting:
                 kind = KINDS[fitting]
                 numbers[kind] = numbers.get(kind, 0) + 1

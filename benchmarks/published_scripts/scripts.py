@@ -28,6 +28,7 @@ class Script:
     search: tuple[str, ...] = ()  # folders of the checkout to import from
     needs: tuple[str, ...] = ()  # modules
     machine: int = 8  # ranks of one machine, at most
+    fewest: int = 2  # ranks with which it runs
     data: Data = no_data
     # torch.profiler keeps references to tensors, which modules on the device "meta" that become
     # real refuse to swap.
@@ -232,7 +233,10 @@ SCRIPTS: dict[str, Script] = {
         "examples", "distributed/tensor_parallelism/sequence_parallel_example.py", "DTensor"
     ),
     "fsdp_tp": Script(
-        "examples", "distributed/tensor_parallelism/fsdp_tp_example.py", "a mesh of two dimensions"
+        "examples",
+        "distributed/tensor_parallelism/fsdp_tp_example.py",
+        "a mesh of two dimensions",
+        fewest=4,
     ),
     "word_language_model": Script(
         "examples",

@@ -73,6 +73,8 @@ def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
 
     fsdp.FullyShardedDataParallel.__init__ = begun
     fsdp._common_utils._FSDPDeviceHandle.device_count = lambda handle: devices
+    # It frees what it has copied to the CPU, which here is the copy itself.
+    fsdp._flat_param.FlatParamHandle.to_cpu = lambda handle: nullcontext()
 
 
 def _shard_attention_on_cpu(tensor: Any) -> None:
@@ -251,6 +253,13 @@ class _Event(torch.cpu.Event):
         return 1e3 * (end._at - self._at)
 
 
+class _Entered(nullcontext[Any]):
+    """The context of a stream or a device, which changes nothing."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, *options.values())
+
+
 _NAME = "the CPU, in the place of a CUDA device"
 _CAPABILITY = (8, 0)  # the least with which scripts take the paths that they take on today's GPUs
 _NCCL = (2, 27, 5)
@@ -280,7 +289,7 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
     # By how names begin.
     shown: dict[str, Call] = {
         **dict.fromkeys((*_NOTHING, "reset_"), lambda *args, **options: None),
-        **dict.fromkeys(("stream", "device_index"), nullcontext),
+        **dict.fromkeys(("stream", "device_index"), _Entered),
         **dict.fromkeys(("memory_allocated", "memory_reserved"), lambda device=None: peak_memory()),
         **dict.fromkeys(("max_memory_",), lambda device=None: peak_memory()),
         "is_available": lambda: True,
@@ -312,7 +321,7 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
                 _show(module, name, next(calls, partial(refused, name)))
     for name in _ONLY_ON_GPUS:
         getattr(torch.cuda, name).__new__ = partial(refused, name)
-    for name, by in {"Stream": _Stream, "Event": _Event, "device": nullcontext}.items():
+    for name, by in {"Stream": _Stream, "Event": _Event, "device": _Entered}.items():
         setattr(torch.cuda, name, by)
     nvtx: Any = torch.cuda.nvtx
     for name in ("rangePushA", "rangePop", "markA"):
@@ -322,12 +331,16 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
 
 
 def _show(module: Any, name: str, shown: Call) -> None:
-    """Change a function for scripts and libraries, but not for PyTorch and Paracosm."""
+    """Change a function for scripts and libraries, but not for PyTorch and Paracosm.
+
+    PyTorch saves and restores the state of random numbers of the devices that it is told.
+    """
     real: Call = getattr(module, name)
+    libraries = () if "_rng_state" in name else ("torch", "paracosm")
 
     @wraps(real)
     def answer(*args: Any, **options: Any) -> Any:
         asking = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
-        return (real if asking in ("torch", "paracosm") else shown)(*args, **options)
+        return (real if asking in libraries else shown)(*args, **options)
 
     setattr(module, name, answer)

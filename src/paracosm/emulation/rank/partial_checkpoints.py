@@ -1,7 +1,8 @@
-"""Distributed checkpoints of a job whose other ranks hold nothing."""
+"""Distributed checkpoints, and FSDP1's, of a job whose other ranks hold nothing."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,28 @@ def allow_parts(warn: Callable[[str], None]) -> None:
             planner.dedup_save_plans = divided
 
     on_import("torch.distributed.checkpoint.default_planner", change)
+    on_import("torch.distributed.fsdp._optim_utils", _name_all_states)
+
+
+def _name_all_states(fsdp: Any) -> None:
+    """Let FSDP1 gather an optimizer's state of parameters that this rank has no part of."""
+    name = "_map_param_key_to_optim_keys"
+    if not hasattr(fsdp, name):
+        return
+    make = getattr(fsdp, name)
+    signature = inspect.signature(make)
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        keys, here = make(*arguments, **options)
+        values = signature.bind(*arguments, **options).arguments
+        if not values["merge_keys"]:  # each rank has a part of every flat parameter
+            return keys, here
+        names_of, sharded = values["param_to_fqns"], values["fqn_to_fsdp_param_info"]
+        all_names = [tuple(names_of[param]) for param in values["param_key_to_param"].values()]
+        more = {fsdp._OptimStateKey(names, names[0] in sharded) for names in all_names}
+        return sorted({*keys, *more}), here
+
+    setattr(fsdp, name, made)
 
 
 _WHAT = (
