@@ -97,6 +97,12 @@ class Communication:
     def is_measured(self) -> bool:
         return self.model.is_measured
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether a message needs one link of a rank, is as fast as that, and always as fast."""
+        model = self.model
+        return isinstance(model, ClusterCommunication) and not model.cluster.overrides
+
     def cost(
         self,
         kind: str,  # one of `records.COLLECTIVES`

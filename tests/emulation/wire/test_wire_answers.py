@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.emulation.compiled_c import compiled
+from paracosm.emulation.cost import Cost
+from paracosm.emulation.ports import Ports
 from paracosm.emulation.wire import answers
 from paracosm.emulation.wire.schedules import Members, Ring
 
@@ -79,3 +82,40 @@ def test_a_compiler_that_fails_is_told_and_python_answers(
     said: list[str] = []
     assert answers.answers_of(said.append, said.append) is None
     assert f"wire mode: {broken} cannot compile answer.c: cc: out of order" in said[0]
+
+
+@given(
+    st.sampled_from(["fair", "serial"]),
+    st.lists(
+        st.tuples(
+            st.integers(0, 8),  # tenths of a second since the one before
+            st.integers(-3, 5),  # until it is ready
+            st.sampled_from(["nic in", "nic out", ""]),
+            st.integers(0, 2),  # the pool
+            st.tuples(*[st.integers(0, 6)] * 3),  # before, on and after the link
+        ),
+        max_size=12,
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_ports_are_those_of_python(
+    library: ctypes.CDLL,
+    sharing: Literal["fair", "serial"],
+    messages: list[tuple[int, int, str, int, tuple[int, int, int]]],
+) -> None:
+    ports, answered = Ports(sharing), answers.AnsweredPorts(library, sharing)
+    now, pairs = 100.0, []
+    for later, ready, link, pool, needs in messages:
+        now += later / 10
+        fixed, busy, after = (part / 10 for part in needs)
+        cost = Cost(fixed, busy, link, after)
+        pairs.append(
+            (
+                ports.ask(0, (link, pool), 1, now, now + ready / 10, cost),
+                answered.ask((link, pool), now, now + ready / 10, cost),
+            )
+        )
+        # What is known of each by now, which later ones may move.
+        assert [flow.done for _, flow in pairs] == pytest.approx(
+            [span.done for span, _ in pairs], abs=1e-9
+        )

@@ -131,15 +131,26 @@ class Served:
 
 @contextlib.contextmanager
 def serve(
-    world: int, hop: float = 0.0, pace: bool = False, vector: Vector | None = None, tag: int = 0
+    world: int,
+    hop: float = 0.0,
+    pace: bool = False,
+    vector: Vector | None = None,
+    tag: int = 0,
+    busy: float = 0.0,
 ) -> Iterator[Served]:
     """Emulate ranks 1 to world - 1 for a rank 0 that the test plays, and what that announces."""
     with tempfile.TemporaryDirectory() as folder:
-        yield from _serve(Path(folder), world, hop, pace, vector, tag)
+        yield from _serve(Path(folder), world, hop, pace, vector, tag, busy)
 
 
 def _serve(
-    folder: Path, world: int, hop: float, pace: bool, vector: Vector | None, tag: int
+    folder: Path,
+    world: int,
+    hop: float,
+    pace: bool,
+    vector: Vector | None,
+    tag: int,
+    busy: float,
 ) -> Iterator[Served]:
     writer = AnnouncementWriter(folder / "rank0.announced")
     if vector is not None:
@@ -161,7 +172,7 @@ def _serve(
     announced: Any = _Announced(vector, vectors_file(folder / "records", 0))
     served.emulator = Emulator(
         loop,
-        _Links(hop),
+        _Links(hop, busy),
         peers_of(config, 0, 0),
         announced,
         served.records.append,
@@ -206,12 +217,15 @@ class _Announced:
 class _Links(NoCommunication):
     """Messages of the same time each."""
 
-    def __init__(self, seconds: float) -> None:
+    is_uniform = True
+
+    def __init__(self, seconds: float, busy: float) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._seconds, self._busy = seconds, busy
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
-        return Cost(0.0, 0.0, "nic", self._seconds)
+        link = "nic out" if rank == source else "nic in"
+        return Cost(0.0, self._busy, link, self._seconds)
 
     def added(self, kind: str) -> float:
         return 0.0
@@ -400,6 +414,26 @@ def test_a_paced_message_takes_its_links_time() -> None:
         served.ends[1].sendall(notice(SEND_READY, at, 0))
         assert len(served.read(1, 48)) == 48
         assert time.monotonic() - begin >= 0.2
+
+
+def test_paced_rings_pass_one_way_of_the_link_one_after_the_other() -> None:
+    at, length, busy = slot(ALL_REDUCE, 0), 1 << 10, 0.04
+    data = data_header(at, length) + bytes(length)
+    with serve(2, pace=True, busy=busy, vector=Vector(4 * length, 1, bytes(1))) as served:
+        end = served.ends[1]
+        for _ in range(2):  # halves
+            begin = time.monotonic()
+            end.sendall(2 * (notice(RECV_READY, at, length) + notice(SEND_READY, at, length)))
+            came = []  # of each way one, and another: the ways share nothing
+            for number in (1, 2):
+                came.append(served.read(1, 96 + len(data)))
+                assert time.monotonic() - begin >= number * busy
+            both = b"".join(came)
+            assert both.count(notice(RECV_READY, at, length)) == 2
+            assert both.count(notice(SEND_READY, at, length) + data) == 2
+            end.sendall(2 * data)
+        served.wait(lambda: any(isinstance(one, Collective) for one in served.records))
+    assert served.notes == []
 
 
 def test_skipped_hops_take_their_time() -> None:

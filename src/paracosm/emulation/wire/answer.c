@@ -10,6 +10,8 @@
 
 #include "answer_state.h"
 
+#include "answer_ports.h"
+
 #include "answer_ring.h"
 
 // --- in ---
@@ -421,6 +423,7 @@ EXPORT void answer_stop(void) { S.running = 0; }
 
 EXPORT int answer_start(Callback call, int python) {
     memset(&S, 0, sizeof S);
+    memset(&ports, 0, sizeof ports);
     S.call = call;
     S.epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)-1};
@@ -428,7 +431,8 @@ EXPORT int answer_start(Callback call, int python) {
 }
 
 EXPORT int answer_group(uint64_t key, const char *name, int rank, int real, int world, int is_late,
-                        double gather, double reduce, int64_t number, const char *vectors) {
+                        int is_paced, double gather, double reduce, int64_t number,
+                        const char *vectors) {
     int file = -1;  // a group that is made again reads on
     int64_t at = 0;
     for (int i = 0; i < S.group_count; i++)
@@ -440,7 +444,7 @@ EXPORT int answer_group(uint64_t key, const char *name, int rank, int real, int 
     Group *group = &S.groups[S.group_count];
     *group = (Group){key, strdup(name), rank, real, world, is_late,
                      {gather, reduce}, fresh(world, sizeof(int)), number, NULL,
-                     0, file, 0, 0, NULL, NULL, at};
+                     0, file, 0, 0, NULL, NULL, at, is_paced, NULL};
     return S.group_count++;
 }
 
@@ -476,6 +480,17 @@ EXPORT void answer_hops(int group, int kind, uint64_t size, int count, const dou
     memcpy(hops->latency, latency, count * sizeof(double));
     memcpy(hops->busy, busy, count * sizeof(double));
     S.groups[group].hops = hops;
+}
+
+// `in` and `out` have what such messages need of a port, and of which pool they are.
+EXPORT void answer_pace(int group, int kind, uint64_t size, int in_port, const Flow *in,
+                        int out_port, const Flow *out) {
+    Pace *pace = fresh(1, sizeof *pace);
+    *pace = (Pace){S.groups[group].paces,     kind,
+                   size,                      {in->pool, out->pool},
+                   {in_port, out_port},       {in->fixed, out->fixed},
+                   {in->left, out->left},     {in->after, out->after}};
+    S.groups[group].paces = pace;
 }
 
 EXPORT void answer_python_writes(int number, int is_inside, int wants_room) {

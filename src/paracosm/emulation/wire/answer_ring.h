@@ -46,6 +46,33 @@ static double ready(Op *op, int64_t index, uint64_t size) {  // NAN: it waits fo
     return op->ready_at;
 }
 
+// --- what the real member's modelled links take, as messages.GroupState.there ---
+
+static Pace *pace_of(Op *op, uint64_t size) {
+    Group *group = &S.groups[op->group];
+    for (int once = 0; once < 2; once++) {
+        for (Pace *at = group->paces; at; at = at->next)
+            if (at->kind == op->kind && at->size == size) return at;
+        if (!once) tell(PACE, op->group, op->kind, size, NULL), group = &S.groups[op->group];
+    }
+    return NULL;
+}
+
+// Return when the next message in (0) or out (1) that may go at an instant is there.
+static double there(Op *op, int way, uint64_t size, double at, double now) {
+    if (!S.groups[op->group].is_paced) return at;
+    Flow *flow = op->flows[way];
+    if (!flow) {
+        const Pace *pace = pace_of(op, size);
+        if (!pace) return at;
+        flow = op->flows[way] = fresh(1, sizeof *flow);
+        *flow = (Flow){.ready = at, .fixed = pace->fixed[way], .left = pace->busy[way],
+                       .after = pace->after[way], .is_mine = 1, .pool = pace->pool[way]};
+        answer_ask(pace->port[way], flow, now);
+    }
+    return flow->done;
+}
+
 // --- out ---
 
 static void advance(Op *op, double now);
@@ -195,20 +222,22 @@ static int accept_next(Op *op, double now) {
     if (op->accepted >= op->sends) return 0;
     int is_announced = op->accepted < op->announced;
     if (!is_announced) {
-        if (op->accepted >= op->arrived + 2) return 0;
+        if (group->is_paced || op->accepted >= op->arrived + 2) return 0;
         if (op->kind == ALL_GATHER && !op->knows_lengths) return 0;
         int begins = op->accepted < op->begun || group->world > 2 || op->kind == ALL_GATHER;
         if (!begins && (op->arrived < op->begun || op->gone < op->added)) return 0;
     }
-    if (op->entry[0] > now) {
-        op->in_due = op->entry[0];
+    uint64_t length = is_announced ? op->send_length[op->accepted] : op->segment;
+    double at = there(op, 0, length, op->entry[0], now);
+    if (at > now) {
+        op->in_due = at;
         return 0;
     }
-    uint64_t length = is_announced ? op->send_length[op->accepted] : op->segment;
     if (!is_announced && op->kind == ALL_GATHER) {
         length = op->halves[op->accepted % 2];
         if (length == UINT64_MAX) length = op->halves[1 - op->accepted % 2];
     }
+    let_go(&op->flows[0]);
     op->accepted++;
     notice(op->in, op->slot, length);
     return 1;
@@ -230,6 +259,7 @@ static int send_next(Op *op, double now) {
     int64_t index = op->receive_index ? op->receive_index[op->sent] : op->sent;
     double at = ready(op, index, length);
     if (isnan(at)) return 0;
+    at = there(op, 1, length, at, now);
     if (at > now) {
         op->due = at;
         return 0;
@@ -254,6 +284,7 @@ static int send_next(Op *op, double now) {
         source = op->kept[index - op->half];
         if (!source || source->length < length) source = NULL;
     }
+    let_go(&op->flows[1]);
     op->due = INFINITY;
     op->sent++;
     queue(op, length, source);
@@ -272,6 +303,7 @@ static void forget(Op *op) {
     *at = op->next;
     for (int64_t i = 0; i < (op->kind == ALL_GATHER ? 2 : op->half); i++) give(&op->kept[i]);
     give(&op->part);
+    let_go(&op->flows[0]), let_go(&op->flows[1]);
     void *parts[] = {op->send_index, op->receive_index, op->send_length, op->receive_length,
                      op->entry, op->free_at, op->arrived_at, op->kept};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);

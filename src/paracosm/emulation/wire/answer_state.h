@@ -19,7 +19,8 @@
 enum { ALL_GATHER = 2, ALL_REDUCE = 4 };           // prefixes of slots (gloo/types.h)
 enum { DATA = 1, SEND_READY = 2, RECV_READY = 3 };  // opcodes
 enum { HEADER = 48, SCRATCH = 1 << 20, PATTERN = 1 << 18, PIECES = 8, PASSED = 64 };
-enum { FOREIGN, CLOSED, WRITABLE, BEGIN, HOPS, UNEXPECTED, WRONG_LENGTH, ENDED };  // for Python
+// For Python
+enum { FOREIGN, CLOSED, WRITABLE, BEGIN, HOPS, UNEXPECTED, WRONG_LENGTH, ENDED, PACE };
 static const uint64_t LONGEST = 1ull << 40, SEGMENT = 1 << 20, SPARE = 64 << 20, LOW = 1 << 16;
 // Seconds: woken late by that; what epoll can sleep; without sleep after something has come
 static const double EARLY = 60e-6, COARSE = 2e-3, AWAKE = 300e-6;
@@ -67,6 +68,14 @@ typedef struct Hops {
     double *latency, *busy;  // by hop, in the ring's direction
 } Hops;
 
+typedef struct Pace {  // what a message takes of the real member's links, in and out
+    struct Pace *next;
+    int kind;
+    uint64_t size, pool[2];
+    int port[2];
+    double fixed[2], busy[2], after[2];
+} Pace;
+
 typedef struct {
     uint64_t key;  // of its name
     char *name;
@@ -79,6 +88,8 @@ typedef struct {
     Vector *announced;
     Buffer *part;  // of an all-gather, while it begins
     int64_t at;  // bytes of `vectors` that have been read
+    int is_paced;  // whether messages of the real member take what its modelled links do
+    Pace *paces;
 } Group;
 
 struct Op {
@@ -93,6 +104,7 @@ struct Op {
     int64_t ready_index;
     double *entry, *free_at, *arrived_at;  // by emulated member; by message
     Buffer **kept, *part;  // what was announced of an all-gather
+    struct Flow *flows[2];  // the next message in and out, once it is decided when that is there
     Vector vector;
     char *pattern;
     uint64_t pattern_size;
@@ -136,7 +148,7 @@ static void *fresh(size_t count, size_t size) {
 }
 
 static void tell(int what, int number, int64_t value, uint64_t length, const void *data) {
-    S.called |= what != BEGIN && what != HOPS && what != ENDED;
+    S.called |= what != BEGIN && what != HOPS && what != ENDED && what != PACE;
     S.call(what, number, value, length, data);
 }
 

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from hashlib import blake2b
 from json import dumps
 from pathlib import Path
 from typing import Any, Protocol
 
+from paracosm.cluster.link import Sharing
 from paracosm.emulation.compiled_c import compiled
+from paracosm.emulation.cost import Cost
 from paracosm.emulation.wire.protocol import KINDS
 from paracosm.errors import InputError
 
 _SOURCES = ("answer.c",)
-_FOREIGN, _CLOSED, _WRITABLE, _BEGIN, _HOPS, _UNEXPECTED, _WRONG_LENGTH, _ENDED = range(8)
+_FOREIGN, _CLOSED, _WRITABLE, _BEGIN, _HOPS, _UNEXPECTED, _WRONG_LENGTH, _ENDED, _PACE = range(9)
 _CALL = ctypes.CFUNCTYPE(
     None, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 )
 _OPEN = 256  # operations under way that are asked for
+
+
+class Flow(ctypes.Structure):
+    """A message on a modelled link of a real rank, as `answer_ports.h` has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("done", "ready", "fixed", "left", "after")),
+        ("pool", ctypes.c_uint64),
+        *((name, ctypes.c_int32) for name in ("phase", "is_mine")),
+        *((name, ctypes.c_double) for name in ("start", "ahead_left", "ahead_start")),
+        *((name, ctypes.c_int32) for name in ("ahead_phase", "number")),
+    )
+    done: float  # when it is there, as far as is known: later messages may move that
+    phase: int
+    on_earlier: Callable[[], None] | None = None  # never called: none moves it to before
+
+
+_DONE = 3  # a phase
+_SHARINGS: dict[Sharing, int] = {"fair": 1, "serial": 2}
 
 
 class Snapshot(ctypes.Structure):
@@ -66,6 +87,7 @@ class Asked(Protocol):
 
     def entries(self, kind: str, asked: float) -> Sequence[float]: ...
     def hops(self, kind: str, size: int) -> Sequence[tuple[float, float]]: ...
+    def paces(self, kind: str, size: int) -> Sequence[tuple[int, Flow]]: ...
     def unexpected(
         self, connection: Any, operation: Snapshot, is_ours: bool, length: int
     ) -> None: ...
@@ -123,6 +145,7 @@ class Answers:
         size: int,
         added: tuple[float, float],
         may_be_late: bool,
+        is_paced: bool,
         number: int,
         vectors: Path,
         asked: Asked,
@@ -136,6 +159,7 @@ class Answers:
             size: how many members.
             added: seconds by which every all-gather and all-reduce begins late.
             may_be_late: whether emulated members may be.
+            is_paced: whether messages of the real member take what its modelled links do.
             number: collectives that the group has had.
             vectors: the file.
             asked: answers what has to be known.
@@ -146,6 +170,7 @@ class Answers:
             *ranks,
             size,
             int(may_be_late),
+            int(is_paced),
             *map(ctypes.c_double, added),
             ctypes.c_int64(number),
             bytes(vectors),
@@ -181,6 +206,10 @@ class Answers:
 
     def next_number(self, group: int) -> int:
         return int(self._c.answer_next_number(group))
+
+    def ports(self, sharing: Sharing) -> AnsweredPorts:
+        """Return the modelled links of a real rank, which rings answered here share."""
+        return AnsweredPorts(self._c, sharing)
 
     def under_way(self) -> list[Snapshot]:
         count = self._c.answer_open(self._snapshots, _OPEN)
@@ -221,6 +250,10 @@ class Answers:
             self._c.answer_hops(
                 number, value, ctypes.c_uint64(length), len(latency), array(*latency), array(*busy)
             )
+        elif what == _PACE:
+            (in_port, inwards), (out_port, out) = self._asked[number].paces(KINDS[value], length)
+            ways = in_port, ctypes.byref(inwards), out_port, ctypes.byref(out)
+            self._c.answer_pace(number, value, ctypes.c_uint64(length), *ways)
         elif what == _ENDED:
             self._asked[number].ended()
         elif number not in self._connected:
@@ -237,3 +270,34 @@ class Answers:
             snapshot = Snapshot.from_buffer_copy(ctypes.string_at(data, ctypes.sizeof(Snapshot)))
             asked = self._asked[snapshot.group]
             asked.unexpected(self._connected[number], snapshot, bool(value), length)
+
+
+class AnsweredPorts:
+    """The links of a real rank, as `ports.Ports`, which rings that are answered in C share.
+
+    For messages that each need one direction of a link and are as fast as that: fair or serial.
+    """
+
+    def __init__(self, library: Any, sharing: Sharing) -> None:
+        self._c = library
+        self._sharing = _SHARINGS[sharing]
+        self._ports: dict[str, int] = {}
+        self._pools: dict[Hashable, int] = {}
+        self._under_way: list[Flow] = []
+
+    def ask(self, pool: Hashable, now: float, ready: float, cost: Cost) -> Flow:
+        """Give a message that is ready at an instant to its link; of a pool one moves at a time."""
+        port, flow = self.need(pool, cost)
+        flow.ready = ready
+        self._under_way = [other for other in self._under_way if other.phase != _DONE]
+        self._under_way.append(flow)  # where it has to stay until it is done
+        self._c.answer_ask(port, ctypes.byref(flow), ctypes.c_double(now))
+        return flow
+
+    def need(self, pool: Hashable, cost: Cost) -> tuple[int, Flow]:
+        """Return the number of the link that a message needs, and what it needs of it."""
+        if cost.link not in self._ports:
+            self._ports[cost.link] = self._c.answer_port(self._sharing if cost.link else 0)
+        number = self._pools.setdefault(pool, len(self._pools))
+        what = Flow(fixed=cost.fixed, left=cost.busy, after=cost.after, pool=number)
+        return self._ports[cost.link], what

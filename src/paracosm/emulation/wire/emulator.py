@@ -8,9 +8,10 @@ from collections.abc import Callable
 from paracosm.cluster.link import Sharing
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
-from paracosm.emulation.ports import Span
+from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
 from paracosm.emulation.wire.announcements import Announcements, Vector
+from paracosm.emulation.wire.answers import Flow
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
@@ -47,7 +48,8 @@ class Emulator:
         self._record = record
         self._answers = loop.answers
         self._link = MeasuredLink() if measured else None
-        self._pace = Pace(pace)
+        is_answered = pace in ("fair", "serial") and communication.is_uniform
+        self._pace = Pace(pace, loop.answers if is_answered else None)
         self._is_told = False
         self._announcements = announcements
         self._sources = Sources(announcements)
@@ -89,15 +91,18 @@ class Emulator:
     def _answer_rings(self, state: GroupState) -> None:
         """Have the rings of a group with one real member answered without Python, where possible.
 
-        With `pace` messages share modelled ports, which are Python's; and among more than two
-        members what messages take is measured by Python's own.
+        Modelled ports that messages share may be Python's, and among more than two members what
+        messages take is measured by Python's own.
         """
-        group = state.group
-        is_python = self._pace.sharing is not None or (self._link is not None and group.size > 2)
+        group, is_paced = state.group, self._pace.sharing is not None
+        is_python = is_paced and self._pace.answers is None
+        is_python = is_python or (self._link is not None and group.size > 2)
         if self._answers is None or len(group.real) != 1 or group.size < 2 or is_python:
             return
         real, rank = group.real[0], state.members[group.real[0]]
         added = self._communication.added
+        ports = self._pace.ports(rank)
+        assert not isinstance(ports, Ports)
         state.answers = self._answers
         state.answered = self._answers.group(
             group.name,
@@ -106,9 +111,10 @@ class Emulator:
             group.size,
             (added("all_gather"), added("all_reduce")),
             self._peers.may_be_late,
+            is_paced,
             state.numbers.get(real, 0),
             self._announcements.vectors_file(rank),
-            Rings(state, self._peers, added, self._unexpected, self._ended),
+            Rings(state, self._peers, added, ports, self._unexpected, self._ended),
         )
 
     def _unexpected(self, state: GroupState, operation: Operation, text: str) -> None:
@@ -446,7 +452,9 @@ class Emulator:
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
 
-    def _await(self, due: Span, state: GroupState, operation: Operation, channel: Channel) -> None:
+    def _await(
+        self, due: Span | Flow, state: GroupState, operation: Operation, channel: Channel
+    ) -> None:
         """Look at a channel again when something is due, which may move meanwhile."""
 
         def again() -> None:

@@ -9,6 +9,7 @@ from paracosm.cluster.link import Sharing
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.cost import IN, OUT, Cost
 from paracosm.emulation.ports import Ports
+from paracosm.emulation.wire.answers import AnsweredPorts, Answers
 
 _MOST = 100_000  # remembered answers
 
@@ -77,10 +78,16 @@ def _quantile(values: deque[float], share: float) -> float:
 class Pace:
     """Delays messages to and from real members so that they take a link's modelled time."""
 
-    def __init__(self, sharing: Sharing | None) -> None:
+    def __init__(self, sharing: Sharing | None, answers: Answers | None) -> None:
         self.sharing = sharing  # of a link; None where messages take what they take
-        self._ports: dict[int, Ports] = {}  # by global rank
+        self.answers = answers  # which share the links; None where all of them are Python's
+        self._ports: dict[int, Ports | AnsweredPorts] = {}  # by global rank
 
-    def ports(self, rank: int) -> Ports | None:
+    def ports(self, rank: int) -> Ports | AnsweredPorts | None:
         """Return the links of a real rank, by its global number; None if nothing is delayed."""
-        return None if self.sharing is None else self._ports.setdefault(rank, Ports(self.sharing))
+        if self.sharing is None:
+            return None
+        if rank not in self._ports:
+            of_answers = None if self.answers is None else self.answers.ports(self.sharing)
+            self._ports[rank] = of_answers or Ports(self.sharing)
+        return self._ports[rank]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from paracosm.emulation.communication import Communication
+from paracosm.emulation.cost import Cost
 from paracosm.emulation.peers import Peers
-from paracosm.emulation.ports import Span
+from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Record
 from paracosm.emulation.wire.announcements import Announcements, Message
-from paracosm.emulation.wire.answers import Answers
+from paracosm.emulation.wire.answers import Answers, Flow
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
@@ -140,7 +141,7 @@ class Messages:
             reason = reason or kind
         return reason
 
-    def _when(self, due: Span, call: Callable[..., None], *arguments: Any) -> None:
+    def _when(self, due: Span | Flow, call: Callable[..., None], *arguments: Any) -> None:
         if due.done <= time.monotonic():
             call(*arguments)
         else:
@@ -202,10 +203,20 @@ class GroupState:
         self.numbers[real] = number + 1
         return number
 
-    def there(self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float) -> Span:
+    def there(
+        self, pace: Pace, pair: Pair, is_ours: bool, length: int, ready: float
+    ) -> Span | Flow:
+        """Return when a message is there that may go at an instant."""
         ports = pace.ports(self.members[pair.real])
         if ports is None:
             return Span(0, ready, ready)
         ends = (pair.emulated, pair.real) if is_ours else (pair.real, pair.emulated)
-        cost = self.hops.cost(*ends, length, pair.real)
-        return ports.ask(0, (id(self.hops), ends), 1, time.monotonic(), ready, cost)
+        pool, cost = self.passage(*ends, length, pair.real)
+        if isinstance(ports, Ports):
+            return ports.ask(0, pool, 1, time.monotonic(), ready, cost)
+        return ports.ask(pool, time.monotonic(), ready, cost)
+
+    def passage(self, source: int, target: int, length: int, real: int) -> tuple[Hashable, Cost]:
+        """Return which other messages a message comes after, and what it needs."""
+        cost = self.hops.cost(source, target, length, real)
+        return (self.group.name, source, target), cost

@@ -11,6 +11,7 @@ from functools import cached_property
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.wire.announcements import Vector
+from paracosm.emulation.wire.answers import Flow
 from paracosm.emulation.wire.connection import Buffer, Connection, Pair
 from paracosm.emulation.wire.schedules import (
     Barrier,
@@ -42,8 +43,10 @@ class Channel:
     wanted: deque[int] = field(default_factory=deque)  # lengths of what is asked for, not sent
     halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
     mirror: Buffer | None = None  # what came on an all-to-all, which goes back
-    due: Span | None = None  # when the next of `wanted` goes, once that is decided
-    due_in: Span | None = None  # when the next of `lengths` is accepted, once that is decided
+    due: Span | Flow | None = None  # when the next of `wanted` goes, once that is decided
+    due_in: Span | Flow | None = (
+        None  # when the next of `lengths` is accepted, once that is decided
+    )
 
     @property
     def is_open(self) -> bool:

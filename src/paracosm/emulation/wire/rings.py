@@ -9,7 +9,7 @@ from typing import Any
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.wire.announcements import Vector
-from paracosm.emulation.wire.answers import Snapshot
+from paracosm.emulation.wire.answers import AnsweredPorts, Flow, Snapshot
 from paracosm.emulation.wire.messages import GroupState
 from paracosm.emulation.wire.operations import Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.protocol import kind_of, tag_of
@@ -24,11 +24,12 @@ class Rings:
         state: GroupState,
         peers: Peers,
         added: Callable[[str], float],  # seconds by which a kind begins late
+        ports: AnsweredPorts | None,  # of the real member; None where nothing is paced
         fail: Callable[[GroupState, Operation, str], None],
         ended: Callable[[], None],  # called after an operation, where members may be late
     ) -> None:
         self._state, self._peers, self._added = state, peers, added
-        self._fail, self.ended = fail, ended
+        self._ports, self._fail, self.ended = ports, fail, ended
 
     def entries(self, kind: str, asked: float) -> Sequence[float]:
         """Return when the emulated members come, in the ring's direction."""
@@ -39,6 +40,13 @@ class Rings:
         """Return the latency and the busy time of a message at each hop among emulated members."""
         inside = self._inside(kind)
         return [self._state.hops.split(*ends, size) for ends in pairwise(inside)]
+
+    def paces(self, kind: str, size: int) -> Sequence[tuple[int, Flow]]:
+        """Return what a message to the first emulated member, and one of the last, need."""
+        assert self._ports is not None
+        real, inside = self._state.group.real[0], self._inside(kind)
+        ways = [(real, inside[0]), (inside[-1], real)]
+        return [self._ports.need(*self._state.passage(*ends, size, real)) for ends in ways]
 
     def unexpected(self, connection: Any, snapshot: Snapshot, is_ours: bool, length: int) -> None:
         operation = as_operation(self._state, snapshot, self._peers)
