@@ -35,7 +35,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
-napoleon_use_ivar = True  # fields are described once, not again as members
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",

@@ -83,7 +83,10 @@ def package_page(name: str) -> str:
     for each in package.__all__:
         value = getattr(package, each)
         if isinstance(value, type):
-            lines += [f".. autoclass:: {each}", "   :members:", ""]
+            lines += [f".. autoclass:: {each}", "   :members:"]
+            if fields := getattr(value, "_fields", ()):  # of a named tuple: its docstring has them
+                lines += [f"   :exclude-members: {', '.join(fields)}"]
+            lines += [""]
         elif callable(value):
             lines += [f".. autofunction:: {each}", ""]
         else:
