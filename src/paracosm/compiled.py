@@ -74,14 +74,14 @@ class Kernel(CPUDispatcher):
         lengths: dict[str, int] = {}
         given = _named(self.py_func.__code__.co_varnames, args)
         for name, shape in self.shapes.items():
-            found = np.shape(given[name])
-            for wanted, length in zip(shape, found, strict=True):
+            actual = np.shape(given[name])
+            for wanted, length in zip(shape, actual, strict=True):
                 symbol, _, more = wanted.partition("+")
                 here = length - int(more or 0)
                 known = int(symbol) if symbol.isdigit() else lengths.setdefault(symbol, here)
                 if symbol != "*" and (here < 0 or here != known):
                     raise ValueError(
-                        f"{self.py_func.__qualname__}: {name} is of shape {found}, not "
+                        f"{self.py_func.__qualname__}: {name} is of shape {actual}, not "
                         f"({', '.join(shape)}) with {symbol} = {known}"
                     )
         return super().__call__(*args)

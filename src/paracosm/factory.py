@@ -137,9 +137,9 @@ def users_place(error: BaseException) -> Place | None:
         # Where Paracosm is installed, it lies among the libraries.
         ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
         frames = [f for f in frames if f in ours or not _is_in_library(f.filename)]
-        own = [frame for frame in frames if frame not in ours]
-        if own:
-            return Place(own[-1].filename, own[-1].lineno, own[-1] is frames[-1])
+        theirs = [frame for frame in frames if frame not in ours]
+        if theirs:
+            return Place(theirs[-1].filename, theirs[-1].lineno, theirs[-1] is frames[-1])
     return None
 
 

@@ -493,8 +493,8 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
 
 def find_temporary(name: str) -> Path | None:
     """Return the file of a name in a temporary folder of this user, of whatever process."""
-    for own in _own_folders(Path(tempfile.gettempdir())):
-        for path in own.glob(f"{_LOCKED}/{escape(name)}"):
+    for folder in _own_folders(Path(tempfile.gettempdir())):
+        for path in folder.glob(f"{_LOCKED}/{escape(name)}"):
             return path
     return None
 

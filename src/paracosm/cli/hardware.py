@@ -228,10 +228,10 @@ def add(
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", stack):
             raise InputError(f'--stack: "{stack}": a name has letters a to z, digits and hyphens')
         base = find_stack(like or "pytorch-eager")
-        found = measured_stack(file, find_hardware(hardware or ""), base)
+        measured = measured_stack(file, find_hardware(hardware or ""), base)
         with temporary_folder() as folder:
             written = folder / f"{stack}.yaml"
-            content = {"stacks": {stack: found.model_dump(mode="json", exclude_defaults=True)}}
+            content = {"stacks": {stack: measured.model_dump(mode="json", exclude_defaults=True)}}
             written.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
             target, added = add_to_catalogue(written, force=force)
     names = [*added.devices, *added.nodes, *added.interconnects, *added.stacks]

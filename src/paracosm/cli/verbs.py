@@ -189,9 +189,9 @@ class Verb(TyperCommand):
 
     def _instead_of(self, ctx: Any, option: str) -> str:
         """Return what to type instead of an option that this verb lacks."""
-        own = [flag for param in self.params for flag in (*param.opts, *param.secondary_opts)]
-        meant = [flag for flag in _MEANT.get(option, ()) if flag in own]
-        near = meant or get_close_matches(option, own, n=1, cutoff=0.85)
+        flags = [flag for param in self.params for flag in (*param.opts, *param.secondary_opts)]
+        meant = [flag for flag in _MEANT.get(option, ()) if flag in flags]
+        near = meant or get_close_matches(option, flags, n=1, cutoff=0.85)
         if near:
             return f"did you mean {near[0]}?"
         others = [
@@ -199,7 +199,7 @@ class Verb(TyperCommand):
         ]
         if others:
             return f"paracosm {', '.join(others[:5])} {'has' if len(others) == 1 else 'have'} it"
-        near = get_close_matches(option, own, n=1)
+        near = get_close_matches(option, flags, n=1)
         return f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help-all"
 
     def invoke(self, ctx: Any) -> Any:

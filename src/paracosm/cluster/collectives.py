@@ -167,8 +167,8 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
         shape = (groups - groups[:, :1]) % topology.size
     for number, (a, b) in enumerate(_overridden(cluster), start=1):
         touched = (groups == a).any(axis=1) & (groups == b).any(axis=1)
-        own = np.where(touched, number * len(groups) + np.arange(len(groups)), 0)
-        shape = np.column_stack((shape, own)) if touched.any() else shape
+        own_class = np.where(touched, number * len(groups) + np.arange(len(groups)), 0)
+        shape = np.column_stack((shape, own_class)) if touched.any() else shape
     if at_once is not None and isinstance(topology, Hierarchical) and topology.shares_ports:
         classes = distinct_rows(shape)[1].reshape(-1, 1)
         who = classes * groups.shape[1] + np.arange(groups.shape[1])

@@ -150,13 +150,13 @@ def _topology(file: _File, nodes: Sequence[Node], servers: int) -> Topology:
         if file.group_size is None or outer is None:
             raise InputError("topology hierarchical needs group_size and links.between_groups")
         # Messages of both meet at the same nodes: there is one rule of sharing.
-        own = outer.over(Link(sharing=link.sharing))
+        outermost = outer.over(Link(sharing=link.sharing))
         above = file.leaf_switches
         leaf = (above.groups, above.oversubscription) if above else ()
         cards = _cards(file.group_size, nodes) if file.cards is None else file.cards
         names = {node.device for node in nodes}
         nccl = load_catalogue().nccl_of(names.pop()) if len(names) == 1 else None
-        joined = Hierarchical(link, own, file.group_size, workers, cards, *leaf)
+        joined = Hierarchical(link, outermost, file.group_size, workers, cards, *leaf)
         return replace(joined, nccl=nccl)
     for key in ("group_size", "cards", "leaf_switches", "links.between_groups"):
         if (outer if "." in key else getattr(file, key)) is not None:

@@ -77,10 +77,10 @@ class ClusterCommunication:
         way = "" if link.duplex == "half" else OUT if rank == source else IN
         if link.bandwidth >= width or cluster.sharing == "serial":
             return Cost(0.0, busy, port + way, after, bandwidth=width)
-        own = f"{port} with {target if rank == source else source}{way}"
+        port_name = f"{port} with {target if rank == source else source}{way}"
         if isinf(width):
-            return Cost(0.0, busy, "", after, own, bandwidth=link.bandwidth)
-        return Cost(0.0, busy, port + way, after, own, link.bandwidth / width, width)
+            return Cost(0.0, busy, "", after, port_name, bandwidth=link.bandwidth)
+        return Cost(0.0, busy, port + way, after, port_name, link.bandwidth / width, width)
 
 
 @dataclass(frozen=True)

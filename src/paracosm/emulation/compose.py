@@ -146,15 +146,15 @@ class _Rank:
         records: Sequence[Record],
         meetings: Meetings,
     ) -> None:
-        own = [
+        own_records = [
             record
             for record in records
             if isinstance(record, Group | _Event) and record.rank == rank
         ]
-        events = [record for record in own if not isinstance(record, Group)]
+        events = [record for record in own_records if not isinstance(record, Group)]
         self._rank, self._config, self._meetings = rank, config, meetings
         self._events = sorted(map(_timed, events), key=itemgetter(0, 1))
-        self._groups = {record.name: record for record in own if isinstance(record, Group)}
+        self._groups = {record.name: record for record in own_records if isinstance(record, Group)}
         self._communication = communication_of(config)
         self._peers = peers_of(config, rank, seed)
         self._slower = float(time_factors(config)[rank])
@@ -223,11 +223,11 @@ class _Rank:
             _replayed(collective).beyond(self._groups[collective[0].group].timeout)
             for collective in self._ended()
         )
-        found = [Note(self._rank, False, text) for text in too_long if text][:1]
+        own_notes = [Note(self._rank, False, text) for text in too_long if text][:1]
         if self._place < len(self._events):
             missing = [event for event, _, span in self._asked if span.done == inf]
-            found += [Note(self._rank, True, _unmet(event)) for event in missing[:1]]
-        return found
+            own_notes += [Note(self._rank, True, _unmet(event)) for event in missing[:1]]
+        return own_notes
 
     def _ended(self) -> list[tuple[Collective, float, Span]]:
         return [collective for collective in self._asked if collective[2].done < inf]

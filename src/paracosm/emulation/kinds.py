@@ -146,13 +146,13 @@ class _Calls:
     @cached_property
     def roots(self) -> dict[tuple[int, ...], set[int]]:
         """The roots of each group's collectives; none where these have no root."""
-        found: dict[tuple[int, ...], set[int]] = {}
+        by_members: dict[tuple[int, ...], set[int]] = {}
         for collective in self.collectives:
             if collective.kind not in MESSAGES:
-                roots = found.setdefault(self.groups[collective.group], set())
+                roots = by_members.setdefault(self.groups[collective.group], set())
                 if collective.kind in ROOTED and collective.peer >= 0:
                     roots.add(collective.peer)
-        return found
+        return by_members
 
     @cached_property
     def neighbours(self) -> set[int]:
@@ -181,7 +181,7 @@ class _Calls:
         places back, the first of two stages shows nothing else, so it counts as none.
         """
         members = self.groups[name]
-        own, count = members.index(self.rank), len(members)
+        member, count = members.index(self.rank), len(members)
         sent: Counter[tuple[int, int]] = Counter()
         received: Counter[tuple[int, int]] = Counter()
         needs: dict[int, tuple[tuple[int, int], int]] = {}  # by the number of what is received
@@ -193,7 +193,7 @@ class _Calls:
                 if sent[way] < before:
                     return False
             elif call.kind in MESSAGES and call.peer in members:
-                away = members.index(call.peer) - own
+                away = members.index(call.peer) - member
                 if call.kind == "send":
                     sent[away % count, call.size] += 1
                 else:
@@ -248,16 +248,16 @@ def _known_kinds(calls_of_ranks: Sequence[_Calls], world: int) -> Ints:
 
 def _alike(own: _Calls, world: int) -> list[Ints]:
     """Return sets of ranks that are alike where one of them is like only one recorded rank."""
-    found = []
+    alike = []
     for members, roots in own.roots.items():
         rows = groups_like(members, world)
         whole = np.sort(np.asarray(members))
         rows = whole[np.newaxis] if rows is None else rows
         keep = ~np.isin(whole, sorted(roots))
-        found += [row[keep] for row in rows if keep.any()]
+        alike += [row[keep] for row in rows if keep.any()]
     for name in {collective.group for collective in own.collectives if collective.kind in MESSAGES}:
         members = own.groups[name]
         if members not in own.staged:
             rows = groups_like(members, world)
-            found += [np.asarray(members)] if rows is None else list(rows)
-    return found
+            alike += [np.asarray(members)] if rows is None else list(rows)
+    return alike

@@ -54,8 +54,8 @@ class RankRecords:
 
 
 def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRecords]:
-    found = {record.rank for record in records if not isinstance(record, Note | Exchange)}
-    return [_of_rank(rank, records) for rank in sorted(found | set(ranks))]
+    numbers = {record.rank for record in records if not isinstance(record, Note | Exchange)}
+    return [_of_rank(rank, records) for rank in sorted(numbers | set(ranks))]
 
 
 def is_measured(records: Iterable[Record]) -> bool:

@@ -143,13 +143,15 @@ class Metrics:
     def _exposure(self, records: Sequence[Record]) -> None:
         if self._sink is None or self._begun is None:
             return
-        for own in by_rank(records):
-            iterations = measured_iterations(own.iterations)
-            parts = exposure_between(iterations.begin, iterations.end, own.spans, own.waits)
+        for records_of_rank in by_rank(records):
+            iterations = measured_iterations(records_of_rank.iterations)
+            parts = exposure_between(
+                iterations.begin, iterations.end, records_of_rank.spans, records_of_rank.waits
+            )
             for name, seconds in (("exposed", parts.exposed), ("hidden", parts.hidden)):
                 rows = zip(iterations.number, iterations.end - self._begun, seconds, strict=True)
                 for number, time, value in rows:
-                    row = (float(time), float(time), f"rank{own.rank}", name)
+                    row = (float(time), float(time), f"rank{records_of_rank.rank}", name)
                     self._sink.metric(*row, float(value), int(number))
 
     def _iteration(self, record: Iteration) -> None:
@@ -179,9 +181,9 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     ranks = by_rank(records)
     start = min((rank.first for rank in ranks), default=0.0)
     rows = []
-    for own in ranks:
-        exposed = exposed_of_each(own.spans, own.waits)
-        for collective, seconds in zip(own.collectives, exposed.tolist(), strict=True):
+    for records_of_rank in ranks:
+        exposed = exposed_of_each(records_of_rank.spans, records_of_rank.waits)
+        for collective, seconds in zip(records_of_rank.collectives, exposed.tolist(), strict=True):
             row = asdict(collective)
             row |= {name: row[name] - start for name in _TIMES}
             row |= {"exposed": seconds, "hidden": row["done"] - row["asked"] - seconds}
@@ -207,9 +209,9 @@ def timeline_of(records: Sequence[Record]) -> Timeline:
     timeline = Timeline()
     rank_records = by_rank(records)
     start = min((records.first for records in rank_records), default=np.inf)
-    for own in rank_records:
-        if np.isfinite(own.first):
-            _add(timeline, own, start)
+    for records_of_rank in rank_records:
+        if np.isfinite(records_of_rank.first):
+            _add(timeline, records_of_rank, start)
     return timeline
 
 

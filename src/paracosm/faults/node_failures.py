@@ -61,7 +61,7 @@ def parse_mtbf(value: object) -> Mtbf:
     """Read "30 days a worker", "8h a worker, 90 days a server" or "60 days a node"."""
     if isinstance(value, Mtbf):
         return value
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for part in str(value).split(","):
         match = _PART.fullmatch(part.strip())
         if not match:
@@ -72,10 +72,10 @@ def parse_mtbf(value: object) -> Mtbf:
         if not 0 < seconds < inf:
             raise InputError(f'an mtbf must be above 0 and finite, not "{part.strip()}"')
         for node in _NODES[match["node"]]:
-            if node in found:
+            if node in means:
                 raise InputError(f"the mtbf of a {node} is given twice")
-            found[node] = seconds
-    return Mtbf(**found)
+            means[node] = seconds
+    return Mtbf(**means)
 
 
 def _usage(time: str) -> str:

@@ -144,18 +144,18 @@ class Periods:
 
         Periods are those in `own`, and those that will be added to the `known` ones.
         """
-        found, seen = end, len(known)
+        next_border, seen = end, len(known)
         periods = own
         while True:
             borders = (
                 border
                 for period in periods
                 for border in (period.time, period.end)
-                if now < border < found
+                if now < border < next_border
             )
-            found = min(borders, default=found)
-            if self._next is None or not self._next.time < found:
-                return found
+            next_border = min(borders, default=next_border)
+            if self._next is None or not self._next.time < next_border:
+                return next_border
             self._fetch(self._next.time)  # not all up to the end, which may be far away
             periods = known[seen:]
 

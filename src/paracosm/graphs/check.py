@@ -221,13 +221,13 @@ def find_cycle(offsets: Ints, dependencies: Ints) -> list[int]:
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    own = rows[rows == dependencies]
+    of_themselves = rows[rows == dependencies]
     n = len(offsets) - 1
     waits = csr_array((np.ones(len(rows), dtype=np.int8), (rows, dependencies)), shape=(n, n))
     _, component = connected_components(waits, directed=True, connection="strong")
     joined = np.flatnonzero(np.bincount(component)[component] > 1)
-    if len(own) and not (len(joined) and joined[0] < own[0]):
-        return [int(own[0])]
+    if len(of_themselves) and not (len(joined) and joined[0] < of_themselves[0]):
+        return [int(of_themselves[0])]
     if not len(joined):
         return []
     start = int(joined[0])

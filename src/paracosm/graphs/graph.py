@@ -105,10 +105,10 @@ class Graph:
     @property
     def is_timed(self) -> bool:
         """Whether the durations of all nodes that a device computes or copies are known."""
-        own = (self.resource == RESOURCES.index("compute")) | (
+        is_own = (self.resource == RESOURCES.index("compute")) | (
             self.resource == RESOURCES.index("memory")
         )
-        return bool(own.any() and not np.isnan(self.duration[own]).any())
+        return bool(is_own.any() and not np.isnan(self.duration[is_own]).any())
 
     @property
     def examples(self) -> int | None:

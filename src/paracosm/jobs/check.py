@@ -87,10 +87,10 @@ def _check_members(job: Job, used: Bools, rank: Ints, role: Ints, group: Codes) 
     number, members = number[there], job.communicators.members[there]
     members = members[np.lexsort((members, number))]
     for entry in np.flatnonzero(members != rank)[:1].tolist():
-        own = group == group[entry]
-        strangers = np.setdiff1d(rank[own], members[own])
+        of_group = group == group[entry]
+        strangers = np.setdiff1d(rank[of_group], members[of_group])
         if not len(strangers):  # a member calls twice, in two roles, and another one never
-            raise _missing(job, int(group[entry]), rank[own], role[own])
+            raise _missing(job, int(group[entry]), rank[of_group], role[of_group])
         raise InputError(
             f"communicator of {_listed(job, int(group[entry]))}: {job.labels[strangers[0]]} calls "
             "on it and is not among them"
@@ -102,9 +102,9 @@ def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:
     seen: dict[bytes, int] = {}
     marks = np.zeros((len(calls), len(job.roles)), dtype=np.int64)
     for program, of_role in enumerate(calls):
-        for role, found in enumerate(of_role):
-            if found is not None:
-                text = _what(job, program, found).tobytes()
+        for role, calls_of_role in enumerate(of_role):
+            if calls_of_role is not None:
+                text = _what(job, program, calls_of_role).tobytes()
                 marks[program, role] = seen.setdefault(text, len(seen))
     return marks
 

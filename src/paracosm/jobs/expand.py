@@ -216,8 +216,8 @@ def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> Ints:
     Raises:
         InputError: a duration is missing, negative or endless, or all of them last too long.
     """
-    own = program.kind == KINDS.index("task")
-    seconds = np.where(own, program.duration / speed, program.duration)
+    is_task = program.kind == KINDS.index("task")
+    seconds = np.where(is_task, program.duration / speed, program.duration)
     for row in np.flatnonzero(~(np.isfinite(seconds) & (seconds >= 0)))[:1]:
         name = names[program.name[row]]
         raise InputError(f"task {row} ({name}): its duration is {program.duration[row]} s")

@@ -102,10 +102,10 @@ def _read_users(folder: Path, part: str, sizes: tuple[int, ...]) -> dict[str, tu
         for user in map(str, users):
             if user in examples:
                 raise InputError(f'{file}: user "{user}" is in several files, or twice in one')
-            own = data.pop(user, None)
-            if not isinstance(own, dict) or not own.get("x") or not own.get("y"):
+            user_data = data.pop(user, None)
+            if not isinstance(user_data, dict) or not user_data.get("x") or not user_data.get("y"):
                 raise InputError(f'{file}: user "{user}" has no examples')
-            inputs, targets = _arrays(file, user, own["x"], own["y"])
+            inputs, targets = _arrays(file, user, user_data["x"], user_data["y"])
             if sizes:
                 if inputs.size != len(inputs) * prod(sizes):
                     measured = "x".join(map(str, inputs.shape[1:]))

@@ -106,8 +106,8 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
     if alone.updates.median is None:
         return summary
     at = points_of_run(int(alone.updates.median))
-    own = validated(TrainConfig, {**learning, "workers": 1, "lr": alone.lr}, "plan")
-    noise = measure_noise(own, summary.seed, at)
+    one_worker = validated(TrainConfig, {**learning, "workers": 1, "lr": alone.lr}, "plan")
+    noise = measure_noise(one_worker, summary.seed, at)
     single = SingleWorker(summary.batch, alone.updates.median, at, noise)
 
     def predictions_for(design: PlannedDesign) -> Mapping[str, float] | None:

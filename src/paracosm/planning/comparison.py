@@ -58,10 +58,10 @@ class Comparison:
 
     def fastest(self, workers: int | None = None) -> Design | None:
         """Return the fastest design, of those with so many workers."""
-        own = [
+        designs = [
             speedup for speedup in self.speedups if workers is None or speedup.workers == workers
         ]
-        return max(own, key=lambda each: (self.speedups[each], -each.workers), default=None)
+        return max(designs, key=lambda each: (self.speedups[each], -each.workers), default=None)
 
     def cheapest(self) -> Design | None:
         key = self.relative_cost
@@ -73,11 +73,11 @@ class Comparison:
         """Return the designs whose time times a factor is not told apart from the best one's."""
         if best is None or len(self.times[best]) < 2:
             return None
-        own = self.times[best]
+        best_times = self.times[best]
         close = []
         for other in self.speedups:
-            both = [seed for seed in own if seed in self.times[other]]
-            of_best = [factor(best) * own[seed] for seed in both]
+            both = [seed for seed in best_times if seed in self.times[other]]
+            of_best = [factor(best) * best_times[seed] for seed in both]
             of_other = [factor(other) * self.times[other][seed] for seed in both]
             if other != best and not are_told_apart(of_best, of_other):
                 close.append(other)

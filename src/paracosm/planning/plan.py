@@ -305,11 +305,11 @@ def _is_efficient(design: PlannedDesign, others: Sequence[PlannedDesign]) -> boo
     """Whether it reached the target and is Pareto-optimal in time and cost."""
     if design.speedup is None or design.relative_cost is None:
         return False
-    own = 1 / design.speedup, design.relative_cost
+    own_costs = 1 / design.speedup, design.relative_cost
     for other in others:
         if other.speedup is not None and other.relative_cost is not None:
             theirs = 1 / other.speedup, other.relative_cost
-            if theirs != own and theirs[0] <= own[0] and theirs[1] <= own[1]:
+            if theirs != own_costs and theirs[0] <= own_costs[0] and theirs[1] <= own_costs[1]:
                 return False
     return True
 

@@ -63,11 +63,11 @@ class Runs:
         """Make runs and yield their results, those of the journal first."""
         missing = []
         for request in requests:
-            found = self._journal.get(_key(request))
-            if found is None:
+            known = self._journal.get(_key(request))
+            if known is None:
                 missing.append(request)
             else:
-                yield self._done(request, _kept(found))
+                yield self._done(request, _kept(known))
         for done in self._made(missing):
             for request, outcome in done:
                 self._journal.add(_key(request), outcome)
@@ -272,8 +272,8 @@ def _divergence(value: object) -> str | None:
 
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
     """Return the configuration of a run of a design over a given schedule, which may end sooner."""
-    own = {**learning_of(config, design), "workers": design.workers}
-    asked = validated(TrainConfig, own, f"plan: {design}")
+    fields = {**learning_of(config, design), "workers": design.workers}
+    asked = validated(TrainConfig, fields, f"plan: {design}")
     return asked.model_copy(update={"updates": updates})
 
 

@@ -169,10 +169,10 @@ def _keep_fast(candidates: Sequence[Candidate], seed: int) -> None:
     reached = [candidate for candidate in candidates if candidate.verdict == "reached"]
     time = {id(candidate): candidate.outcomes[seed].time_or_never for candidate in reached}
     for candidate in reached:
-        own = [time[id(o)] for o in reached if o.design.workers == candidate.design.workers]
+        times = [time[id(o)] for o in reached if o.design.workers == candidate.design.workers]
         fewer = [o for o in reached if o.design.workers <= candidate.design.workers]
         best = min(fewer, key=lambda other: time[id(other)])
-        if time[id(candidate)] > min(own) and time[id(candidate)] > SLOWER * time[id(best)]:
+        if time[id(candidate)] > min(times) and time[id(candidate)] > SLOWER * time[id(best)]:
             candidate.drop(
                 "slow",
                 f"there after {format_duration(time[id(candidate)])}; {best.design} needs "

@@ -541,18 +541,18 @@ class PredictConfig(PredictionFields):
                 "link bandwidth not specified: add --bandwidth 10Gbit/s (inf for free links), or "
                 "--cluster FILE"
             )
-        found = first_workers(self.cluster_of(workers, strategy.servers), workers)
-        return self.changed(self._with_memory(found))
+        largest = first_workers(self.cluster_of(workers, strategy.servers), workers)
+        return self.changed(self._with_memory(largest))
 
     def _with_memory(self, cluster: Cluster) -> Cluster:
         """Return the cluster whose workers have the memory of the catalogue, if nothing says it."""
         if self.catalogued is None:
             return cluster
-        own, memory = {None, self.catalogued.name}, self.catalogued.device.memory
+        names, memory = {None, self.catalogued.name}, self.catalogued.device.memory
         lacks = {
             node
             for node in map(cluster.node, cluster.workers)
-            if node.memory is None and node.device in own
+            if node.memory is None and node.device in names
         }
         nodes = (replace(node, memory=memory) if node in lacks else node for node in cluster.nodes)
         return replace(cluster, nodes=tuple(nodes))

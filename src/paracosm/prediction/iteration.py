@@ -319,10 +319,10 @@ def _largest(graph: Graph, duration: Floats, source: Codes) -> tuple[Contributio
 
 def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, float]:
     sums = np.bincount(codes, duration, minlength=len(names)).tolist()
-    found: dict[str, float] = {}
+    total: dict[str, float] = {}
     for code in np.unique(codes).tolist():
-        found[names[code]] = found.get(names[code], 0.0) + sums[code]
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        total[names[code]] = total.get(names[code], 0.0) + sums[code]
+    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
 WAITS = 0.1  # share of the iteration above which waiting is the bottleneck

@@ -215,11 +215,13 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
             duration[row] = 0.0
         elif strategy.sharding != "none":
             duration[row] /= strategy.sharing(bool(plan.of_experts[row]))[1]
-    own = replace(replica, duration=duration, durations_by_device={}, interference=NO_INTERFERENCE)
+    alone_replica = replace(
+        replica, duration=duration, durations_by_device={}, interference=NO_INTERFERENCE
+    )
     examples, time = 0, 0.0
     for share in strategy.shares or (strategy.microbatches,):
         accumulated = replace(alone, microbatches=share)
-        job = build_job(own, switch(alone.ranks, alone.servers, Link()), accumulated)
+        job = build_job(alone_replica, switch(alone.ranks, alone.servers, Link()), accumulated)
         examples += job.examples or 0
         time += replay_job(job).makespan
     return examples / time / alone.ranks if examples and time else None
@@ -263,7 +265,7 @@ def _equal_ranks(
         seconds = {part: time / iterations for part, time in parts.items()}
         one = EqualRanks(ranks, schedule.job.labels[min(ranks)], seconds, peak, first < workers)
         groups.setdefault((one.is_worker, held, *about), []).append(one)
-    found = [
+    alike = [
         replace(
             group[0],
             ranks=tuple(sorted(rank for same_rank in group for rank in same_rank.ranks)),
@@ -274,7 +276,7 @@ def _equal_ranks(
         )
         for group in groups.values()
     ]
-    return tuple(sorted(found, key=lambda each: each.ranks[0]))
+    return tuple(sorted(alike, key=lambda each: each.ranks[0]))
 
 
 def _of_workers(
@@ -314,13 +316,13 @@ def strategies_by_workers(
     largest = _read(text, workers[-1], servers, held)
     fewest = _fewest(largest)
     alone = largest.tensor * largest.pipeline * largest.context * fewest
-    found = []
+    strategies = []
     for number in workers:
         if number == alone and largest.data > fewest and not _has_key(text, "dp"):
-            found.append((number, one_replica(largest)))
+            strategies.append((number, one_replica(largest)))
         else:
-            found.append((number, _read(text, number, servers, held)))
-    return found
+            strategies.append((number, _read(text, number, servers, held)))
+    return strategies
 
 
 def one_replica(strategy: Strategy) -> Strategy:

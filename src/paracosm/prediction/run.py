@@ -142,18 +142,18 @@ def _chosen(
     splits = splits_of(changed, cluster, seed)
     examples = config.global_batch or workers
     device = None if changed.catalogued is None else changed.catalogued.device
-    found = search_strategies(
+    searched = search_strategies(
         *(model, cluster, examples, splits, progress), form=config.context_form, device=device
     )
-    best = fastest(found, cluster).candidate
+    best = fastest(searched, cluster).candidate
     search = StrategySearch(
-        ranked=ranked_strategies(found, NEXT),
-        candidates=found.candidates,
-        predicted=found.predicted,
-        too_large=found.too_large,
-        complete=found.complete,
+        ranked=ranked_strategies(searched, NEXT),
+        candidates=searched.candidates,
+        predicted=searched.predicted,
+        too_large=searched.too_large,
+        complete=searched.complete,
     )
-    status = "interrupted" if found.interrupted else "done"
+    status = "interrupted" if searched.interrupted else "done"
     return config.of_strategy(best.strategy, best.micro_batch), search, status
 
 

@@ -90,16 +90,16 @@ class TimedSplit:
     def _again(self) -> Mapping[bool | str, list[list[int]]]:
         """Rows of each layer whose results are not kept, for each of `RECOMPUTED`."""
         layers = self._layers
-        found: dict[bool | str, list[list[int]]] = {what: [] for what in RECOMPUTED}
+        of_recomputing: dict[bool | str, list[list[int]]] = {what: [] for what in RECOMPUTED}
         for number, name in enumerate(layers.names):
             rows = np.flatnonzero(layers.layer[: layers.backward] == number).tolist()
             inside = rows if is_numbered(name) else []
-            for what, of_layer in found.items():
+            for what, of_layer in of_recomputing.items():
                 if isinstance(what, str):
                     of_layer.append(recomputed_of(self.replica.graph, what)(inside))
                 else:
                     of_layer.append(inside if what else [])
-        return found
+        return of_recomputing
 
     @cached_property
     def _seconds_again(self) -> Mapping[bool | str, Floats]:
@@ -120,16 +120,16 @@ class TimedSplit:
         """Bytes that each layer keeps of a micro-batch until its backward pass."""
         layers, storages = self._layers, self.replica.graph.storages
         first = storages.first
-        own = (first >= 0) & (first < layers.backward)
-        own &= (layers.backward <= storages.last) & (storages.last < layers.optimizer)
+        is_kept = (first >= 0) & (first < layers.backward)
+        is_kept &= (layers.backward <= storages.last) & (storages.last < layers.optimizer)
         numbered = np.array([is_numbered(name) for name in layers.names])
-        found: dict[bool | str, Floats] = {}
+        kept_bytes: dict[bool | str, Floats] = {}
         for what, of_layers in self._again.items():
-            kept = own & ~np.isin(first, [row for rows in of_layers for row in rows])
+            kept = is_kept & ~np.isin(first, [row for rows in of_layers for row in rows])
             weights = storages.size[kept].astype(np.float64)
             size = np.bincount(layers.layer[first[kept]], weights, len(layers.names))
-            found[what] = np.asarray(size + (numbered * self.handed if what else 0.0))
-        return found
+            kept_bytes[what] = np.asarray(size + (numbered * self.handed if what else 0.0))
+        return kept_bytes
 
     @cached_property
     def _share(self) -> Floats:

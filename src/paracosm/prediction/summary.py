@@ -249,7 +249,7 @@ def misfits(job: JobPrediction) -> list[str]:
     """
     if job.memory is not None:
         return [job.memory.sentence] if job.memory.sentence else []
-    found = []
+    too_large = []
     labels = job.schedule.job.labels
     for group in job.equal_ranks:
         known = [
@@ -261,11 +261,11 @@ def misfits(job: JobPrediction) -> list[str]:
             continue
         least, where = min(known, key=lambda each: each[0])
         if group.peak_memory > least:
-            found.append(
+            too_large.append(
                 f"Does not fit: needs {format_size(group.peak_memory)} of {format_size(least)} on "
                 f"{where}."
             )
-    return found
+    return too_large
 
 
 def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:

@@ -351,8 +351,8 @@ def common_error(
     by_classes = table.common if table.has(hardware.name) else table.common_unmeasured
     if not kernels or stack is None or stack.common is None:
         return by_classes
-    own = stack.common
-    return kernels * own + (1 - kernels) * max(own, by_classes)
+    error = stack.common
+    return kernels * error + (1 - kernels) * max(error, by_classes)
 
 
 def share_of_kernels(graph: Graph, durations: Sequence[Estimate | None]) -> float:

@@ -52,11 +52,11 @@ class Environment:
         """Return the environment of a text, ignoring names that a newer version added."""
         try:
             content = parse_json(text, "environment")
-            own = {part.name: content[part.name] for part in fields(cls)}
+            parts = {part.name: content[part.name] for part in fields(cls)}
             for part in fields(cls):
-                if type(own[part.name]) is not part.type:
-                    raise ValueError(f"{part.name} is {str(own[part.name])[:40]!r}")
-            return cls(**own)
+                if type(parts[part.name]) is not part.type:
+                    raise ValueError(f"{part.name} is {str(parts[part.name])[:40]!r}")
+            return cls(**parts)
         except (ValueError, TypeError, KeyError) as error:
             shown = str(text)[:200]
             raise InputError(f"holds no environment of timings ({error}): {shown}") from None

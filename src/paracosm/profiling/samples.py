@@ -209,15 +209,15 @@ class Speeds:
     def applied(self, timings: Sequence[OpTiming]) -> list[OpTiming]:
         """Return timings of these sessions at the one speed; others, scaled by their probes."""
         parts = _by_session(timings)
-        found: dict[str, OpTiming] = {}
+        by_key: dict[str, OpTiming] = {}
         for session, members in parts.items():
             factor = self.factors.get(session)
-            own = at_one_speed(members, self.probe if factor is None else self.probes[session])
-            found |= {
+            at_one = at_one_speed(members, self.probe if factor is None else self.probes[session])
+            by_key |= {
                 old.key: timing if factor in (None, 1.0) else self._moved(timing, factor)
-                for old, timing in zip(members, own, strict=True)
+                for old, timing in zip(members, at_one, strict=True)
             }
-        return [found[timing.key] for timing in timings]
+        return [by_key[timing.key] for timing in timings]
 
     def _moved(self, timing: OpTiming, factor: float) -> OpTiming:
         probe = self.probe if timing.probe > 0 else 0.0

@@ -97,8 +97,8 @@ class RunSpec:
     def threads(self) -> int:
         """How many want a core: processors, the residual processor, and foreign threads."""
         measured = self.config.time_slice == "measured"
-        own = self.processors + (self.config.detect.by == "processor")
-        return own + (self.times.load if measured else 0)
+        count = self.processors + (self.config.detect.by == "processor")
+        return count + (self.times.load if measured else 0)
 
     @property
     def time_slice(self) -> float:

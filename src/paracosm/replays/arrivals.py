@@ -128,17 +128,19 @@ def lateness_of(arrivals: Arrivals) -> Lateness | None:
     worst = {}  # of each step, the rank for which the others wait longest
     steps = []
     for step in np.unique(arrivals.step[arrivals.step != NO_STEP]).tolist():
-        own = arrivals.step == step
-        cost = {rank: float(late[own & (last == rank)].sum()) for rank in np.unique(last[own])}
+        of_step = arrivals.step == step
+        cost = {
+            rank: float(late[of_step & (last == rank)].sum()) for rank in np.unique(last[of_step])
+        }
         rank = min(cost, key=lambda each: (-cost[each], each))
         worst[step] = int(rank)
-        count = int((last[own] == rank).sum())
+        count = int((last[of_step] == rank).sum())
         steps.append(
             LateStep(
                 step=step,
                 rank=int(rank),
                 last=count,
-                collectives=int(own.sum()),
+                collectives=int(of_step.sum()),
                 lateness=cost[rank],
             )
         )
@@ -157,19 +159,19 @@ def lateness_of(arrivals: Arrivals) -> Lateness | None:
     ]
     collectives = []
     for code, (kind, group, members, place) in enumerate(arrivals.what):
-        own = np.flatnonzero(arrivals.code == code)
-        who, times = np.unique(last[own], return_counts=True)
-        top = own[int(late[own].argmax())]
+        of_step = np.flatnonzero(arrivals.code == code)
+        who, times = np.unique(last[of_step], return_counts=True)
+        top = of_step[int(late[of_step].argmax())]
         collectives.append(
             LateCollective(
                 kind=kind,
                 group=group,
                 ranks=len(members),
                 place=place,
-                times=len(own),
+                times=len(of_step),
                 rank=int(who[times.argmax()]),
                 last=int(times.max()),
-                mean=float(late[own].mean()),
+                mean=float(late[of_step].mean()),
                 most=float(late[top]),
                 most_rank=int(last[top]),
                 most_step=int(arrivals.step[top]) if arrivals.step[top] != NO_STEP else None,

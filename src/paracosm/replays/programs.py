@@ -173,15 +173,17 @@ def _written(
     for segment in rank.segments.segments:
         after = [before.row for before in segment.after]
         arrive, end = segment.begin + rank.offset, segment.end + rank.offset
-        own = parts.get(id(segment), [])
-        if not own:
+        segment_parts = parts.get(id(segment), [])
+        if not segment_parts:
             times = (arrive, arrive, end)
             segment.row = rows.add(segment, times, segment.end - segment.begin, after)
         elif not segment.calls[0].is_message:
-            times = (arrive, own[0].begin, end)
-            segment.row = rows.add(segment, times, own[0].duration, after, part=own[0])
+            times = (arrive, segment_parts[0].begin, end)
+            segment.row = rows.add(
+                segment, times, segment_parts[0].duration, after, part=segment_parts[0]
+            )
         else:
-            segment.row = _exchanged(rows, segment, arrive, end, after, own)
+            segment.row = _exchanged(rows, segment, arrive, end, after, segment_parts)
     segments = rank.segments
     marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
     return TracedRank(

@@ -375,11 +375,11 @@ def hand_overs(
     Both show in a trace as gaps: what of autograd's lies within a gap of the loop's thread was
     handed over in it.
     """
-    own = busy.get(window.thread)
-    if own is None or not len(own):
+    busy_spans = busy.get(window.thread)
+    if busy_spans is None or not len(busy_spans):
         return []
-    opens = np.concatenate(([window.begin], own[:, 1]))
-    closes = np.concatenate((own[:, 0], [window.end]))
+    opens = np.concatenate(([window.begin], busy_spans[:, 1]))
+    closes = np.concatenate((busy_spans[:, 0], [window.end]))
     by_row: dict[int, HandOver] = {}
     for thread in sorted(backward & busy.keys()):
         spans = busy[thread]

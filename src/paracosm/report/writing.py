@@ -383,8 +383,8 @@ def _line_sample(mark: Mark, chart: Chart, is_grey: bool) -> str:
         return '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
     path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
     faint = " faint" if isinstance(mark, Curve) and mark.faint else ""
-    own = "" if is_grey and mark.color is None else f' style="stroke:{color}"'
-    return f'<path d="{path}" class="line{faint}"{own}/>'
+    style = "" if is_grey and mark.color is None else f' style="stroke:{color}"'
+    return f'<path d="{path}" class="line{faint}"{style}/>'
 
 
 def _swatch(style: Style) -> str:

@@ -82,11 +82,11 @@ def causes_of(
     first, last = (0.0, schedule.makespan) if between is None else between
     since, until = int(_picoseconds(first)), int(_picoseconds(last))
     lanes = np.array([*job.lanes, ""])  # the last is that of tasks without one
-    own = program.kind == TASK
+    is_task = program.kind == TASK
     network, copies = (np.isin(lanes, names)[program.lane] for names in (NETWORK, COPIES))
-    network, host = own & network, (lanes == "host")[program.lane]
-    updates = own & (lanes == UPDATE)[program.lane]
-    compute = own & (program.lane >= 0) & ~(network | host | copies | updates)
+    network, host = is_task & network, (lanes == "host")[program.lane]
+    updates = is_task & (lanes == UPDATE)[program.lane]
+    compute = is_task & (program.lane >= 0) & ~(network | host | copies | updates)
     meets, sends = network | (program.kind == COLLECTIVE), program.kind == SEND
     receives = program.kind == RECEIVE
     sent = np.clip(_picoseconds(_departures(schedule, rank)[receives]), arrive[receives], None)
@@ -96,7 +96,7 @@ def causes_of(
         [
             ("compute", begin[compute], end[compute]),
             (ON_HOST, begin[updates], end[updates]),
-            ("copies", begin[own & copies], end[own & copies]),
+            ("copies", begin[is_task & copies], end[is_task & copies]),
             *(
                 (CAUSES.get(lanes[lane], "exposed_communication"), begin[there], end[there])
                 for lane in dict.fromkeys(program.lane[meets].tolist())
@@ -106,7 +106,7 @@ def causes_of(
             ("waiting", arrive[meets], begin[meets]),
             (for_others, arrive[receives], sent),
             (CAUSES["send"], begin[sends], end[sends]),
-            ("launch", begin[own & host], end[own & host]),
+            ("launch", begin[is_task & host], end[is_task & host]),
             (for_others, np.array([end.max(initial=0)]), np.array([until])),
         ],
         *(since, until),

@@ -131,12 +131,12 @@ def _reduce(
     lanes = newest.size
     ends_chain = np.zeros(lane.size, dtype=np.bool_)
     for row in range(lane.size):
-        own = lane[row]
-        before = newest[own]
+        own_lane = lane[row]
+        before = newest[own_lane]
         if before >= 0:
             for each in range(lanes):
                 clock[row, each] = clock[before, each]
-            clock[row, own] = before
+            clock[row, own_lane] = before
         waits = False
         for place in range(offsets[row + 1] - 1, offsets[row] - 1, -1):
             awaited = dependencies[place]
@@ -150,14 +150,14 @@ def _reduce(
                 clock[row, each] = max(clock[row, each], clock[awaited, each])
             clock[row, other] = awaited
         follows[row] = before >= 0 and not waits and kind[row] == TASK and kind[before] == TASK
-        newest[own] = row
+        newest[own_lane] = row
     newest[:] = -1
     for row in range(lane.size):
-        own = lane[row]
-        before = newest[own]
+        own_lane = lane[row]
+        before = newest[own_lane]
         if before >= 0 and ends_chain[before]:
             follows[row] = False
-        newest[own] = row
+        newest[own_lane] = row
 
 
 class JoinedChains(NamedTuple):
@@ -204,10 +204,10 @@ def sum_chains(
 ) -> None:
     """Add up the picoseconds, or another quantity, of the tasks of each chain into `total`."""
     for unit in range(program.size):
-        own = program[unit]
-        before, rows_before = chains.chains_before[own], chains.rows_before[own]
-        for chain in range(chains.chains_before[own + 1] - before):
-            offset = before + own + chain
+        own_program = program[unit]
+        before, rows_before = chains.chains_before[own_program], chains.rows_before[own_program]
+        for chain in range(chains.chains_before[own_program + 1] - before):
+            offset = before + own_program + chain
             added = length[0] * 0
             for place in range(chains.first[offset], chains.first[offset + 1]):
                 added += length[first_length[unit] + chains.rows[rows_before + place]]
@@ -292,8 +292,8 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
     group, entry = np.full((2, len(first_seen), len(job.roles)), -1, dtype=np.int64)
     # One communicator represents all with equal marks; its members the equal ones in it.
     leaders, number = _in_order(marks[entries.group])
-    own = entries.group == entries.group[leaders][number]
-    mark, key = number[own], class_of[entries.rank[own]] * roles + entries.role[own]
+    is_same = entries.group == entries.group[leaders][number]
+    mark, key = number[is_same], class_of[entries.rank[is_same]] * roles + entries.role[is_same]
     rows = np.column_stack((mark, key))
     first, of_pair = distinct_rows(rows)
     pairs, ranks = rows[first], np.bincount(of_pair)

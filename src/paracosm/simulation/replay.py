@@ -99,11 +99,11 @@ def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
     known: dict[tuple[int, float], Ints] = {}
     columns = []
     for rank, key in enumerate(keys):
-        own, speed = int(job.program[rank]), float(job.speed[rank])
-        if (own, speed) not in known:
-            known[own, speed] = picoseconds(job.programs[own], speed, job.names)
-        lengths = known[own, speed].copy()
-        _vary(lengths, job.programs[own].kind, key, sigma)
+        program, speed = int(job.program[rank]), float(job.speed[rank])
+        if (program, speed) not in known:
+            known[program, speed] = picoseconds(job.programs[program], speed, job.names)
+        lengths = known[program, speed].copy()
+        _vary(lengths, job.programs[program].kind, key, sigma)
         columns.append(lengths)
     return np.concatenate([*columns, np.zeros(0, dtype=np.int64)])
 

@@ -109,15 +109,15 @@ def read_schedule(path: Path) -> Schedule:
             for name in dtype.names or ()
         ]
         try:
-            own = rows_with(table, "what", what)
-            own = own.select(dtype.names).cast(pyarrow.schema(kinds))
+            columns = rows_with(table, "what", what)
+            columns = columns.select(dtype.names).cast(pyarrow.schema(kinds))
         except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f'cannot read the schedule "{path}": {describe_error(error)}'
             ) from None
-        rows = np.zeros(len(own), dtype)
+        rows = np.zeros(len(columns), dtype)
         for name in dtype.names or ():
-            rows[name] = numbers_in(own[name])
+            rows[name] = numbers_in(columns[name])
         if len(rows) and min(rows[name].min() for name in rows.dtype.names or ()) < 0:
             raise InputError(f'cannot read the schedule "{path}": a number in it is negative')
         found.append(rows)

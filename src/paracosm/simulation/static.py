@@ -123,16 +123,18 @@ def schedule_of(played: Played) -> JobSchedule:
 def _stuck(played: Played) -> InputError:
     """Describe what the first ranks wait for in a deadlock."""
     job, arrays, chains, told = played.job, played.arrays, played.arrays.chains, []
-    for unit, own in enumerate(arrays.program.tolist()):
+    for unit, own_program in enumerate(arrays.program.tolist()):
         instants = slice(arrays.first_chain[unit], arrays.first_chain[unit + 1])
         here = np.flatnonzero((played.end[instants] < 0) & (played.arrive[instants] >= 0))
         for chain in here[:1].tolist():
-            place = chains.first[chains.chains_before[own] + own + chain]
-            row = chains.rows[chains.rows_before[own] + place]
-            kind = chains.kind[chains.chains_before[own] + chain]
+            place = chains.first[chains.chains_before[own_program] + own_program + chain]
+            row = chains.rows[chains.rows_before[own_program] + place]
+            kind = chains.kind[chains.chains_before[own_program] + chain]
             what = "waits at" if kind == KINDS.index("collective") else "waits for"
             label = job.labels[played.folding.representative[unit]]
-            told.append(f"{label} {what} {job.names[job.programs[own].name[row]]} (task {row})")
+            told.append(
+                f"{label} {what} {job.names[job.programs[own_program].name[row]]} (task {row})"
+            )
     waits = "; ".join(told[:3]) or "every lane waits for another one"
     return InputError(f"the job is deadlocked, ranks wait for each other: {waits}")
 
@@ -218,11 +220,11 @@ def _slots(folding: Folding, chains: JoinedChains, program: Codes) -> Ints:
     """Return offsets of as many slots for each communicator as a member has calls."""
     roles = folding.group.shape[1]
     most = np.zeros(len(folding.offsets) - 1, dtype=np.int64)
-    for own in np.unique(program).tolist():
-        of_program = slice(chains.chains_before[own], chains.chains_before[own + 1])
+    for number in np.unique(program).tolist():
+        of_program = slice(chains.chains_before[number], chains.chains_before[number + 1])
         role = chains.role[of_program]
         calls = np.bincount(role[role >= 0], minlength=roles)
-        groups = folding.group[program == own]
+        groups = folding.group[program == number]
         used = groups >= 0
         np.maximum.at(most, groups[used], np.broadcast_to(calls, groups.shape)[used])
     return offsets_of(most)
@@ -260,13 +262,13 @@ def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, o
         waiting -= 1
         unit = turn[waiting]
         queued[unit] = False
-        own, base = program[unit], first_chain[unit]
-        before = chains.chains_before[own]
+        own_program, base = program[unit], first_chain[unit]
+        before = chains.chains_before[own_program]
         moved = True
         while moved:
             moved = False
             for lane in range(lanes):
-                while place[unit, lane] < of_lane[own, lane + 1]:
+                while place[unit, lane] < of_lane[own_program, lane + 1]:
                     chain = place[unit, lane]
                     here, of = base + chain, before + chain
                     length = arrays.durations[arrays.first_duration[unit] + chain]
@@ -344,21 +346,21 @@ def _fill_tasks(
     """Fill the instants of all tasks, in seconds, from the picoseconds of their chains."""
     columns = arrays.chains
     for unit in range(arrays.program.size):
-        own = arrays.program[unit]
-        before = columns.chains_before[own]
-        for chain in range(columns.chains_before[own + 1] - before):
+        own_program = arrays.program[unit]
+        before = columns.chains_before[own_program]
+        for chain in range(columns.chains_before[own_program + 1] - before):
             here = arrays.first_chain[unit] + chain
-            offset = before + own + chain
+            offset = before + own_program + chain
             now = chain_begin[here]
             for place in range(columns.first[offset], columns.first[offset + 1]):
-                row = columns.rows[columns.rows_before[own] + place]
+                row = columns.rows[columns.rows_before[own_program] + place]
                 task = arrays.first_row[unit] + row
                 arrive[task] = now * second
                 begin[task] = now * second
                 now += arrays.lengths[arrays.first_length[unit] + row]
                 end[task] = now * second
             if columns.kind[before + chain] != TASK:
-                row = columns.rows[columns.rows_before[own] + columns.first[offset]]
+                row = columns.rows[columns.rows_before[own_program] + columns.first[offset]]
                 task = arrays.first_row[unit] + row
                 arrive[task] = chain_arrive[here] * second
                 end[task] = chain_end[here] * second

@@ -107,18 +107,18 @@ def lanes_of_ops(workload: Workload, servers: int) -> Codes:
     """Return the lane of each op: downlinks by server, computing, uplinks by server, servers."""
     offset = np.zeros(4, np.int64)
     offset[[DOWNLINK, WORKER, UPLINK, SERVER]] = (0, servers, servers + 1, 2 * servers + 1)
-    own = np.where(workload.resource == WORKER, 0, workload.server)
-    return (offset[workload.resource] + own).astype(np.int32)
+    lanes = np.where(workload.resource == WORKER, 0, workload.server)
+    return (offset[workload.resource] + lanes).astype(np.int32)
 
 
 def _local_ops(workload: Workload) -> Bools:
     """Return worker ops on which only worker ops wait; none if others can wake the worker."""
-    own, down = workload.resource == WORKER, workload.resource == DOWNLINK
+    of_worker, down = workload.resource == WORKER, workload.resource == DOWNLINK
     maker = np.repeat(np.arange(workload.ops), np.diff(workload.first_dependent))
-    to_own = own[workload.dependents]
-    if not (own | down)[maker[to_own]].all() or workload.waits[down].any():
+    to_own = of_worker[workload.dependents]
+    if not (of_worker | down)[maker[to_own]].all() or workload.waits[down].any():
         return np.zeros(workload.ops, bool)
-    local: Bools = own & (np.diff(workload.first_dependent) > 0)
+    local: Bools = of_worker & (np.diff(workload.first_dependent) > 0)
     local[maker[~to_own]] = False
     return local
 

@@ -56,10 +56,10 @@ def with_straggler_penalty(played: Played, order: "StoredOrder", duration_cv: fl
 def _chain_variances(played: Played, duration_cv: float) -> Floats:
     """Return the variance of every chain, in seconds squared; tasks vary independently."""
     programs = played.job.programs
-    own = np.concatenate(
+    variances = np.concatenate(
         [programs[code].kind == KINDS.index("task") for code in played.arrays.program.tolist()]
     )
-    lengths = np.where(own, played.lengths * PICOSECOND, 0.0)
+    lengths = np.where(variances, played.lengths * PICOSECOND, 0.0)
     return chain_sums(played.arrays.chains, played.arrays.program, (duration_cv * lengths) ** 2)
 
 
@@ -237,8 +237,8 @@ def _store(
     seated = np.full(seats[-1], -1, dtype=np.int64)
     slot_node = np.full(slots_before[-1], -1, dtype=np.int64)
     for here in range(order.size):
-        own = program[unit[here]]
-        of = chains_before[own] + here - first_chain[unit[here]]
+        own_program = program[unit[here]]
+        of = chains_before[own_program] + here - first_chain[unit[here]]
         if kind[of] == COLLECTIVE:
             meets = group[unit[here], role[of]]
             slot = slots_before[meets] + ordinal[of]

@@ -82,8 +82,8 @@ class Routes:
         If links are half-duplex, both directions have the same stations.
         """
         capacity, bandwidth = self.capacity.copy(), self.bandwidth.copy()
-        own = np.unique(self.hops[direction])
-        capacity[own[own >= 0]] *= 2
+        numbers = np.unique(self.hops[direction])
+        capacity[numbers[numbers >= 0]] *= 2
         bandwidth[direction] *= 2
         return replace(self, capacity=capacity, bandwidth=bandwidth)
 

@@ -161,9 +161,9 @@ def overlap(
     by_resource, none = _by_resource(timeline, until), np.empty((2, 0))
     others, hidden = [other for other in others if other != first], {}
     for node in dict.fromkeys(node for node, _ in by_resource):
-        own = by_resource.get((node, first), none)
+        intervals = by_resource.get((node, first), none)
         rest = np.hstack([none, *(by_resource.get((node, other), none) for other in others)])
-        hidden[node] = covered(*own) + covered(*rest) - covered(*np.hstack([own, rest]))
+        hidden[node] = covered(*intervals) + covered(*rest) - covered(*np.hstack([intervals, rest]))
     return hidden
 
 

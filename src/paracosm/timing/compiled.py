@@ -136,8 +136,8 @@ def _row(distribution: Distribution, tables: _Tables) -> _Row | None:
             return None if row is None else row._replace(speed=row.speed * speed)
         case Slowdown(base, factor, probability):
             row = _row(base, tables)
-            own = (probability, factor)
-            return None if row is None else row._replace(slowdowns=(own, *row.slowdowns))
+            parameters = (probability, factor)
+            return None if row is None else row._replace(slowdowns=(parameters, *row.slowdowns))
         case Constant(value):
             return _Row(CONSTANT, (value, 0.0, 0.0), none)
         case Uniform(low, high):

@@ -360,13 +360,13 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
     for name in ("client", *names):
         if name not in columns:
             raise InputError(f"{path}: the column {name} is missing: it has {', '.join(columns)}")
-    found = {name: table[name].to_pylist() for name in ("client", *names)}
-    found["client"] = [_client(path, value, clients) for value in found["client"]]
+    by_name = {name: table[name].to_pylist() for name in ("client", *names)}
+    by_name["client"] = [_client(path, value, clients) for value in by_name["client"]]
     for name in names:
-        for client, value in zip(found["client"], found[name], strict=True):
+        for client, value in zip(by_name["client"], by_name[name], strict=True):
             if value is None or value == "":
                 raise InputError(f"{path}: client {client} has no {name}")
-    return found
+    return by_name
 
 
 def _client(path: Path, value: Any, clients: int) -> int:

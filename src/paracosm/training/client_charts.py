@@ -84,14 +84,15 @@ def participations(run: Run) -> Floats:
 
 
 def _participation(runs: Sequence[Run]) -> Chart:
-    counts = {run.index: own for run in runs if len(own := participations(run))}
+    counts = {run.index: counts_of_run for run in runs if len(counts_of_run := participations(run))}
     rows = histograms_by_run(
         runs, lambda run: histogram(counts[run.index]) if run.index in counts else None
     )
     caption = ""
     if len(runs) == 1 and counts:
-        (own,) = counts.values()
-        caption = f"{int(np.sum(own == 0)):,} of {len(own):,} clients never took part."
+        (counts_of_run,) = counts.values()
+        missing = int(np.sum(counts_of_run == 0))
+        caption = f"{missing:,} of {len(counts_of_run):,} clients never took part."
     return histogram_chart(
         "participation",
         "Participation of clients",

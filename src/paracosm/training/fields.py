@@ -190,11 +190,11 @@ def batches_of(
             raise InputError(
                 f'batch_of "{batch_of}": this is the batch of all {who}s: leave it out'
             )
-        own = range(batch_of.first, batch_of.last + 1)
-        if not said.isdisjoint(own):
+        numbers = range(batch_of.first, batch_of.last + 1)
+        if not said.isdisjoint(numbers):
             raise InputError(f'batch_of "{batch_of}": a {who} has two sizes')
-        said.update(own)
-        for worker in own:
+        said.update(numbers)
+        for worker in numbers:
             batches[worker] = batch_of.batch
     return batches
 

@@ -335,8 +335,8 @@ class RunRecord:
 
         Several servers make the same updates, each of its part: those of the first tensor count.
         """
-        own = schedule.updates["tensor"] == 0
-        rows, ages = schedule.updates[own], schedule.staleness[own]
+        own_updates = schedule.updates["tensor"] == 0
+        rows, ages = schedule.updates[own_updates], schedule.staleness[own_updates]
         wall, metric = self.wall_time, self._metric
         batches = np.array(self._config.batches(len(workers)))
         examples = np.cumsum(batches[rows["worker"]])

@@ -44,8 +44,8 @@ class ParameterServer(Worker):
 
     async def run(self) -> None:
         if self._state.clients is not None:
-            found = {name: self.sim.workers[name] for name in self.workers}
-            workers = cast("dict[str, TrainingWorker]", found)
+            replicas = {name: self.sim.workers[name] for name in self.workers}
+            workers = cast("dict[str, TrainingWorker]", replicas)
             self._places = Places(
                 self._state.clients, self, workers, self.answer_again, self._state.note
             )

@@ -53,8 +53,8 @@ class Collectives:
         if library == "gloo" and any(len(tensors) != self._ranks for tensors in lists):
             raise RuntimeError("invalid input tensor list size, must be world size")
         inputs = self._of_all("reduce_scatter", lists)
-        own = [tensors[self._member.rank] for tensors in lists]
-        return self._reduced_parts(outputs, inputs, own, _op(opts))
+        parts = [tensors[self._member.rank] for tensors in lists]
+        return self._reduced_parts(outputs, inputs, parts, _op(opts))
 
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None

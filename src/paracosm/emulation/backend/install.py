@@ -139,9 +139,9 @@ def _split_group(
             "No device associated with the default pg, not safe to split any process groups"
         )
     parent = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
-    own = parent.index(dist.get_rank())
+    member = parent.index(dist.get_rank())
     for ranks in split_ranks:
-        if own in ranks:
+        if member in ranks:
             return dist.new_group(
                 [parent[rank] for rank in sorted(ranks)],
                 timeout=timeout,

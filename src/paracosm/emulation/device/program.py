@@ -433,8 +433,8 @@ class _Rank:
         self._collectives[number] = row
 
     def _message(self, call: Call, after: list[int]) -> int:
-        own, other = self.recording.rank, call.peer
-        sent, later = self.costs.of_message(call, own)
+        rank, other = self.recording.rank, call.peer
+        sent, later = self.costs.of_message(call, rank)
         is_send = call.kind == "send"
         return self.writer.add(
             f"{call.kind} {'to' if is_send else 'from'} {other}",
@@ -443,7 +443,7 @@ class _Rank:
             after,
             step="communication",
             kind="send" if is_send else "receive",
-            role=_message_role(own, other, call.kind),
+            role=_message_role(rank, other, call.kind),
             size=call.size,
         )
 

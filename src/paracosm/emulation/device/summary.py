@@ -99,10 +99,10 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
     ends = _ends(script, schedule)
     times = np.diff(ends, axis=1)
     count = min(len(iterations_of(recording)) for recording in recordings)
-    own = times[:, :count]
-    place = int(np.argmax(np.median(own, axis=1)))
-    typical = 1 + int(np.argmin(np.abs(own[place] - np.median(own[place]))))
-    time = float(np.median(own[place]))
+    own_times = times[:, :count]
+    place = int(np.argmax(np.median(own_times, axis=1)))
+    typical = 1 + int(np.argmin(np.abs(own_times[place] - np.median(own_times[place]))))
+    time = float(np.median(own_times[place]))
     relative = durations[place].relative
     interval = [time, time]
     for end, factor in enumerate(relative):
@@ -116,7 +116,7 @@ def played(config: DeviceEmulateConfig, recordings: Sequence[Recording]) -> Play
         host=host,
         script=script,
         schedule=schedule,
-        iteration_times=tuple(own[place].tolist()),
+        iteration_times=tuple(own_times[place].tolist()),
         bounds=(float(ends[place, typical - 1]), float(ends[place, typical])),
         place=place,
         interval=(min(interval[0], time), max(interval[1], time)),

@@ -61,14 +61,14 @@ def timed_ops(recording: Recording, graph: Graph, hardware: Hardware, path: Path
         InputError: the database cannot be used, or has no timings of this hardware.
     """
     environment = environment_of(path, hardware, strict=True)
-    found = find_durations(graph, path, environment, cache="cold")
+    known = find_durations(graph, path, environment, cache="cold")
     durations = [
         None if duration is None or duration.source == "unknown" else duration
-        for duration in found.durations
+        for duration in known.durations
     ]
     if environment.device != "cpu":
-        launch = None if found.launch is None else HostTimes(found.launch, found.launch)
-        return TimedOps(environment, durations, found.common, launch)
+        launch = None if known.launch is None else HostTimes(known.launch, known.launch)
+        return TimedOps(environment, durations, known.common, launch)
     rows = _of_host(path, environment)
     context = recording.context
     if context is None:
@@ -82,7 +82,7 @@ def timed_ops(recording: Recording, graph: Graph, hardware: Hardware, path: Path
             seconds += share * (far_time.duration - seconds)
             durations[code] = _scaled(far_time, seconds / (far_time.duration or 1.0))
     host = _host_times(recording, context, {row.scenario: row.time.mean for row in rows})
-    return TimedOps(environment, durations, found.common, host)
+    return TimedOps(environment, durations, known.common, host)
 
 
 def exact_seconds(hardware: Hardware, path: Path) -> dict[tuple[str, str, int], float]:

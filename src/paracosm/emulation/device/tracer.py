@@ -369,6 +369,6 @@ def _is_foreign(kind: Any) -> bool:
     """Whether a class of tensors answers ops itself."""
     if kind in _PLAIN or issubclass(kind, FakeTensor):
         return False
-    own = kind.__torch_dispatch__
+    dispatch = kind.__torch_dispatch__
     disabled = torch._C._disabled_torch_dispatch_impl
-    return own is not Tensor.__torch_dispatch__ and own is not disabled
+    return dispatch is not Tensor.__torch_dispatch__ and dispatch is not disabled

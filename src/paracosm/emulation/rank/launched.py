@@ -202,7 +202,7 @@ def _finish_at_end(
     finish: Finish, setting: Setting, out: Path | None, kept: contextlib.ExitStack
 ) -> None:
     """Register `finish` before anything that writes records, so that it is called after that."""
-    own, leave, status = os.getpid(), sys.exit, 0
+    process, leave, status = os.getpid(), sys.exit, 0
 
     # The interpreter does not expose its script's exit code; `raise SystemExit(3)` looks like 0.
     def leaving(asked: str | int | None = None) -> NoReturn:
@@ -211,7 +211,7 @@ def _finish_at_end(
         leave(asked)
 
     def end() -> None:
-        if os.getpid() != own:
+        if os.getpid() != process:
             return
         try:
             # What went uncaught, as the interpreter leaves it behind.

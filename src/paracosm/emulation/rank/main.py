@@ -92,8 +92,8 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
 
 def show(error: BaseException) -> None:
     """Show what a script raised as the interpreter would, without the frames below the script."""
-    own, trace = os.path.dirname(__file__), error.__traceback__
-    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == own:
+    folder, trace = os.path.dirname(__file__), error.__traceback__
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == folder:
         trace = trace.tb_next
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace

@@ -40,9 +40,9 @@ def allow_parts(warn: Callable[[str], None]) -> None:
 
             def divided(plans: list[Any], *options: Any) -> list[Any]:
                 """Let the real rank write what all plan to, and only one would."""
-                own = dist.get_rank() if dist.get_rank() < len(plans) else 0
-                parts = divide([*plans[own:], *plans[:own]], True)
-                return [*parts[len(plans) - own :], *parts[: len(plans) - own]]
+                rank = dist.get_rank() if dist.get_rank() < len(plans) else 0
+                parts = divide([*plans[rank:], *plans[:rank]], True)
+                return [*parts[len(plans) - rank :], *parts[: len(plans) - rank]]
 
             planner.dedup_save_plans = divided
 

@@ -130,13 +130,13 @@ class Announcements:
 
     def root(self, group: str, member: int, tag: int) -> int | None:
         """Return the root of the broadcast that is a member's operation `tag`."""
-        found = self._take("root", group_name(group), member, tag)
-        return found and int(found[0])
+        announced = self._take("root", group_name(group), member, tag)
+        return announced and int(announced[0])
 
     def message(self, group: str, ends: tuple[int, int], tag: int) -> Message | None:
         """Return the next message with a user's tag from one member to another."""
-        found = self._take("message", group_name(group), *ends, tag)
-        return found and Message(found[0], bytes.fromhex(found[1]))
+        announced = self._take("message", group_name(group), *ends, tag)
+        return announced and Message(announced[0], bytes.fromhex(announced[1]))
 
     def copy(self, group: str, member: int, tag: int) -> memoryview | None:
         """Return a copy of what `member` has in operation `tag`."""

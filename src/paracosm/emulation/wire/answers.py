@@ -164,7 +164,7 @@ class Answers:
             vectors: the file.
             asked: answers what has to be known.
         """
-        found = self._c.answer_group(
+        handle = self._c.answer_group(
             ctypes.c_uint64(group_key(stored)),
             dumps(name).encode(),
             *ranks,
@@ -175,8 +175,8 @@ class Answers:
             ctypes.c_int64(number),
             bytes(vectors),
         )
-        self._asked[found] = asked
-        return int(found)
+        self._asked[handle] = asked
+        return int(handle)
 
     def connect(self, descriptor: int, group: int, peer: int, rest: Connected) -> int:
         """Take over a connection between the real member and an emulated one."""

@@ -99,8 +99,8 @@ def _phases(
     phases = [0] * len(calls)
     for position in order:
         phase = calls[position].phase
-        own = 0 if phase == "other" else PHASES.index(phase)
-        phases[position] = max([own, *(phases[before] for before in waits[position])])
+        phase_number = 0 if phase == "other" else PHASES.index(phase)
+        phases[position] = max([phase_number, *(phases[before] for before in waits[position])])
     return phases
 
 

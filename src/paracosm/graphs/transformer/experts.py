@@ -49,12 +49,12 @@ def experts(share: Share, layer: int, shared: list[Step]) -> Iterator[Step]:
     model, split = share.model, share.split
     first, second, after = _halves(share, shared, "mlp.down")
     sent, done = share.routed_tokens(layer)
-    token, own = HALF * model.width, share.tokens // share.parts
+    token, tokens = HALF * model.width, share.tokens // share.parts
     arrived = done // share.gathered
     of_expert = HALF * done * share.expert_inner
     float8 = split.float8 if share.casts_once else ""
-    yield Step("mlp.router", product(own, model.experts, model.width))
-    yield Step("mlp.router", launches("moe.router", ROUTER_KERNELS[0], 4 * own * model.experts))
+    yield Step("mlp.router", product(tokens, model.experts, model.width))
+    yield Step("mlp.router", launches("moe.router", ROUTER_KERNELS[0], 4 * tokens * model.experts))
     yield Step("experts.permute", streaming("moe.permute", sent * token, sent * token))
     came = for_weights(share, done * token, "experts.up")
     is_sorted = split.expert > 1 and model.experts > split.expert
@@ -93,7 +93,7 @@ def experts(share: Share, layer: int, shared: list[Step]) -> Iterator[Step]:
         exchange = all_to_all(max(sent, arrived) * token)
         yield Step("experts.combine", exchange, overlaps=bool(second))
         yield from second
-    back = streaming("moe.unpermute", sent * token, own * token)
+    back = streaming("moe.unpermute", sent * token, tokens * token)
     yield Step("experts.unpermute", back, ((sent * token, "experts.unpermute"),))
     yield from after
 
@@ -103,9 +103,9 @@ def experts_backward(share: Share, layer: int, shared: list[Step]) -> Iterator[S
     first, second, after = _halves(share, shared, "mlp.gelu")
     model, split = share.model, share.split
     sent, done = share.routed_tokens(layer)
-    token, own = HALF * model.width, share.tokens // share.parts
+    token, tokens = HALF * model.width, share.tokens // share.parts
     arrived, of_expert = done // share.gathered, HALF * done * share.expert_inner
-    stream, routed = own * token, sent * token
+    stream, routed = tokens * token, sent * token
     yield Step("experts.unpermute", streaming("moe.unpermute_backward", stream + routed, routed))
     is_sorted = split.expert > 1 and model.experts > split.expert
     sort = Step("experts.sort", streaming("moe.sort", done * token, done * token))
@@ -137,9 +137,9 @@ def experts_backward(share: Share, layer: int, shared: list[Step]) -> Iterator[S
         yield Step("experts.dispatch", exchange, overlaps=bool(second))
         yield from second
     yield Step("experts.permute", streaming("moe.permute_backward", routed, stream))
-    scores = 4 * own * model.experts
+    scores = 4 * tokens * model.experts
     yield Step("mlp.router", launches("moe.router_backward", ROUTER_KERNELS[1], scores))
-    yield from linear_backward(share, "mlp.router", own, model.experts, model.width)
+    yield from linear_backward(share, "mlp.router", tokens, model.experts, model.width)
     yield from after
 
 

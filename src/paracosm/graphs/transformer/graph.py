@@ -223,9 +223,9 @@ def _rows(share: Share, stages: int) -> Iterator[_Row]:
 
 def _layer(share: Share, number: int) -> tuple[list[Step], list[Step]]:
     """Return the forward and the backward pass of a layer; loads of experts are its own."""
-    own = share.of_layer(number)
-    even = not own.model.experts or own.split.routing in ("", "uniform")
-    return _passes(own, 0 if even else number)
+    layer_share = share.of_layer(number)
+    even = not layer_share.model.experts or layer_share.split.routing in ("", "uniform")
+    return _passes(layer_share, 0 if even else number)
 
 
 @lru_cache(maxsize=256)

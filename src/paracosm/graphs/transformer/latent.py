@@ -25,14 +25,14 @@ from paracosm.graphs.transformer.steps import cast, cast_weights, gather, linear
 def latent_forward(share: Share) -> Iterator[Step]:
     """Yield the latents, and queries, keys and values of them."""
     model, float8 = share.model, share.split.float8
-    own = share.tokens // share.parts
+    tokens = share.tokens // share.parts
     for number, (place, columns) in enumerate(_down(share)):
         if float8 and not number:
-            yield from cast(share, place, HALF * own * model.width, after_norm=True)
+            yield from cast(share, place, HALF * tokens * model.width, after_norm=True)
         yield from cast_weights(share, place, columns * model.width)
-        op = product(own, columns, model.width, float8=float8)
-        yield Step(place, op, ((HALF * own * columns, "attention.latent_norm"),))
-    normed = HALF * own * (model.latent + model.query_latent)
+        op = product(tokens, columns, model.width, float8=float8)
+        yield Step(place, op, ((HALF * tokens * columns, "attention.latent_norm"),))
+    normed = HALF * tokens * (model.latent + model.query_latent)
     yield Step("attention.latent_norm", streaming("compiled.rms_norm", normed, normed))
     if share.parts > 1:
         yield Step("attention.latent_norm", all_gather(_latents(share), share.parts))
@@ -52,7 +52,7 @@ def latent_forward(share: Share) -> Iterator[Step]:
 def latent_backward(share: Share) -> Iterator[Step]:
     """Yield the gradients back to the input of attention, with those of weights."""
     model = share.model
-    own = share.tokens // share.parts
+    tokens = share.tokens // share.parts
     if not model.query_latent:
         yield from gather(share, "attention.query_up", again=True)
     for place, columns, inputs in _up(share):
@@ -63,13 +63,13 @@ def latent_backward(share: Share) -> Iterator[Step]:
         yield Step("attention.latent_norm", reduce_scatter(_latents(share), share.parts))
     elif share.split.tensor > 1:
         yield Step("attention.latent_norm", all_reduce(_latents(share)))
-    normed = HALF * own * (model.latent + model.query_latent)
+    normed = HALF * tokens * (model.latent + model.query_latent)
     op = streaming("compiled.rms_norm_backward", 2 * normed, normed)
     gradient = share.gradient * (model.latent + model.query_latent)
     yield Step("attention.latent_norm", op, gradient=gradient)
     for number, (place, columns) in enumerate(_down(share)):
         first = not number and bool(model.query_latent)
-        yield from linear_backward(share, place, own, columns, model.width, first=first)
+        yield from linear_backward(share, place, tokens, columns, model.width, first=first)
 
 
 def first_projection(share: Share) -> str:

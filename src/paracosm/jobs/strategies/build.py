@@ -159,8 +159,8 @@ def _programs(
         costs = replace(of_all, group=group, concurrent=concurrent)
         plan, stage = plans[device[rank]], int(layout.stage[rank])
         if strategy.shares:
-            own = replace(strategy, microbatches=int(share[rank]), shares=())
-            plan = replace(plan, strategy=own)
+            own_strategy = replace(strategy, microbatches=int(share[rank]), shares=())
+            plan = replace(plan, strategy=own_strategy)
         programs.append(rank_program(plan, stage, costs, books))
     return programs, program
 
@@ -216,12 +216,12 @@ class Layout:
 
         They are those of its role with its number in `at_once`, which is in the order of `groups`.
         """
-        found = {}
+        by_role = {}
         for (names, groups), number in zip(self.groups.items(), at_once, strict=True):
             for role in set(names) & set(group):
-                own = (groups == group[role]).all(axis=1)
-                found[role] = groups[(number == number[own]) & ~own]
-        return found
+                is_same = (groups == group[role]).all(axis=1)
+                by_role[role] = groups[(number == number[is_same]) & ~is_same]
+        return by_role
 
 
 def layout_of(strategy: Strategy) -> Layout:

@@ -120,9 +120,11 @@ def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
         size, more = divmod(bucket.size, strategy.servers)
         for server in range(strategy.servers):
             # The servers take turns at the bytes that are left over.
-            own = size + ((server - dealt) % strategy.servers < more)
-            if own:
-                shares.append(_Share(number, bucket, server, own, optimizer * own / total))
+            own_size = size + ((server - dealt) % strategy.servers < more)
+            if own_size:
+                shares.append(
+                    _Share(number, bucket, server, own_size, optimizer * own_size / total)
+                )
         dealt += more
     return shares
 

@@ -85,8 +85,8 @@ class Plan:
         sizes = {}
         for experts in (False, True):
             role, ranks = self.strategy.sharing(experts)
-            own = there & (self.of_experts == experts)
-            size = np.bincount(layer[own], weights=self.gradients[own], minlength=len(names))
+            chosen = there & (self.of_experts == experts)
+            size = np.bincount(layer[chosen], weights=self.gradients[chosen], minlength=len(names))
             if ranks > 1:
                 sizes[role] = np.where(one_byte, size / 2, size) * scale
         return sizes
@@ -341,12 +341,12 @@ def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> lis
     rows = np.arange(layers.backward)
     crossing = []
     for number in range(count - 1):
-        own = rows[stage[: layers.backward] <= number]
-        handed = own[until[own] > number]
+        own_rows = rows[stage[: layers.backward] <= number]
+        handed = own_rows[until[own_rows] > number]
         least = np.minimum(sizes[handed], written[handed])
         size = int(np.where(least > 0, least, sizes[handed] + written[handed]).sum())
         if not size:
-            made = own[written[own] > 0]
+            made = own_rows[written[own_rows] > 0]
             size = int(written[made[-1]]) if len(made) else 0
         crossing.append(size)
     return crossing

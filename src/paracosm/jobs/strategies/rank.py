@@ -141,21 +141,21 @@ def _throughout(plan: Plan, numbers: list[int]) -> tuple[dict[str, int], dict[st
     """
     strategy = plan.strategy
     stage = SHARDINGS.index(strategy.sharding)
-    own = sum(plan.parts[number].share for number in numbers)
+    own_share = sum(plan.parts[number].share for number in numbers)
     rows = [row for number in numbers for row in plan.parts[number].backward]
     made = plan.gradients[rows]
     of_experts = float(made[plan.of_experts[rows]].sum()) / max(float(made.sum()), 1.0)
     _, of_all = strategy.sharing()
     _, of_same = strategy.sharing(experts=True)
-    sharded = own * ((1 - of_experts) / of_all + of_experts / of_same)
+    sharded = own_share * ((1 - of_experts) / of_all + of_experts / of_same)
     share = {
         "inputs": 1.0,
-        "optimizer": sharded if stage >= 1 else own,
-        "master weights": sharded if stage >= 1 else own,
-        "gradients": sharded if stage >= 2 else own,
-        "parameters": sharded if stage >= 3 else own,
+        "optimizer": sharded if stage >= 1 else own_share,
+        "master weights": sharded if stage >= 1 else own_share,
+        "gradients": sharded if stage >= 2 else own_share,
+        "parameters": sharded if stage >= 3 else own_share,
     }
-    held = {what: size * share.get(what, own) for what, size in plan.resident.items()}
+    held = {what: size * share.get(what, own_share) for what, size in plan.resident.items()}
     on_host = dict[str, float]()
     if strategy.offload_optimizer:
         on_host = {what: held.pop(what) for what in ON_HOST if what in held}
@@ -476,8 +476,8 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
 def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
     """Return a layer's nodes up to the last one needed in backward, where PyTorch stops."""
     storages, of = plan.work.graph.storages, plan.layers.layer
-    own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
-    needed = storages.first[own][of[storages.last[own]] == layer]
+    is_own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
+    needed = storages.first[is_own][of[storages.last[is_own]] == layer]
     return [row for row in nodes if row <= needed.max(initial=-1)]
 
 

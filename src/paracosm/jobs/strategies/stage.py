@@ -179,9 +179,9 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     for nodes in units:
         for experts in (False, True):
             role, ranks = strategy.sharing(experts)
-            own = [row for row in nodes if plan.of_experts[row] == experts]
+            rows = [row for row in nodes if plan.of_experts[row] == experts]
             if ranks > 1 or strategy.offload_optimizer:
-                buckets += buckets_of(own, plan.gradients, *sizes, role)
+                buckets += buckets_of(rows, plan.gradients, *sizes, role)
     return buckets
 
 

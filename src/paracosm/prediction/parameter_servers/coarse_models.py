@@ -101,13 +101,13 @@ def mean_value_analysis(demands: Sequence[float], delay: float, customers: int) 
     """
     service = np.asarray(demands, dtype=np.float64)
     queue = np.zeros(len(service))
-    found = np.zeros(customers)
+    rates = np.zeros(customers)
     for number in range(1, customers + 1):
         residence = service * (1 + queue)
         cycle = delay + float(residence.sum())
-        found[number - 1] = number / cycle if cycle > 0 else np.inf
-        queue = residence * found[number - 1]
-    return found
+        rates[number - 1] = number / cycle if cycle > 0 else np.inf
+        queue = residence * rates[number - 1]
+    return rates
 
 
 def cynthia(phases: Phases, bandwidth: float, workers: int, *, duplex: bool = False) -> float:

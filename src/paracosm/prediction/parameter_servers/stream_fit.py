@@ -101,8 +101,8 @@ def _windows(streams: Streams) -> list[float]:
         return []
     top = sizes[-1]
     between = np.geomspace(_SMALLEST, top, _WINDOWS // 2, endpoint=False)
-    own = sizes[:-1][:: max(len(sizes) * 2 // _WINDOWS, 1)]
-    return [float(size) for size in np.union1d(between, own)]
+    sizes_seen = sizes[:-1][:: max(len(sizes) * 2 // _WINDOWS, 1)]
+    return [float(size) for size in np.union1d(between, sizes_seen)]
 
 
 def _fitted(
@@ -138,7 +138,7 @@ def _fitted(
     def off(found: Floats) -> Floats:
         return stream_ends(streams, model(found)) / streams.end - 1
 
-    found = least_squares(
+    solution = least_squares(
         off,
         begin,
         bounds=(lowest, highest),
@@ -148,7 +148,7 @@ def _fitted(
         diff_step=1e-6,
         max_nfev=30,
     )
-    return model(found.x)
+    return model(solution.x)
 
 
 def _cost(streams: Streams, model: StreamModel) -> float:

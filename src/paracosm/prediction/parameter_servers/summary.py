@@ -49,8 +49,8 @@ def summarise_throughput(
     `cluster` has at least the most workers.
     """
     rows = [_row(point, profile.batch, alone, cluster) for point in points]
-    found = {point.throughput.workers: point.throughput.steps_per_second for point in points}
-    at = saturates_at(found, float(alone.mean()))
+    rates = {point.throughput.workers: point.throughput.steps_per_second for point in points}
+    at = saturates_at(rates, float(alone.mean()))
     saturated = next((row for row in rows if row.workers == at), None)
     last = rows[-1]
     return ThroughputSummary(
@@ -63,7 +63,7 @@ def summarise_throughput(
         spread=last.spread,
         examples_per_second=last.examples_per_second,
         throughput=rows,
-        baselines=_baselines(phases, settings, tuple(found), profile.batch),
+        baselines=_baselines(phases, settings, tuple(rates), profile.batch),
         saturation=None
         if saturated is None
         else Saturation(workers=saturated.workers, because=str(saturated.bottleneck)),

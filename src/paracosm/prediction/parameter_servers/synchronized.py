@@ -64,15 +64,15 @@ def _drift(job: TargetJob, workers: int, seed: int, lead: float) -> float:
     out. All take the same profiled steps and even shares, so that nothing but the lead sets them
     apart; by what unlike workers come apart without one is taken off.
     """
-    half, found = workers // 2, []
+    half, drifts = workers // 2, []
     follows = np.arange(2 * half) >= half
     for replica in range(REPLICAS):
         drawn = np.tile(job.drawn(1, OF_EACH, [seed, replica]), (2 * half, 1))
         with_lead, without = (
             _last_lead(job, np.where(follows, ahead, 0.0), drawn, follows) for ahead in (lead, 0.0)
         )
-        found.append((with_lead - without - lead) / OF_EACH)
-    return float(np.mean(found))
+        drifts.append((with_lead - without - lead) / OF_EACH)
+    return float(np.mean(drifts))
 
 
 def _last_lead(job: TargetJob, start: Floats, drawn: Ints, follows: Bools) -> float:

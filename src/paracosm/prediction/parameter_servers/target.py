@@ -153,12 +153,12 @@ def target_job(profile: JobProfile, settings: Settings, seed: int) -> TargetJob:
 
 
 def _transfers_in_a_row(workload: Workload) -> int:
-    own = np.isin(workload.resource, (DOWNLINK, UPLINK)).astype(np.int64)
-    most = own.copy()
+    is_transfer = np.isin(workload.resource, (DOWNLINK, UPLINK)).astype(np.int64)
+    most = is_transfer.copy()
     for op in in_order(workload.waits, workload.first_dependent, workload.dependents):
         first, last = workload.first_dependent[op : op + 2]
         after = workload.dependents[first:last]
-        most[after] = np.maximum(most[after], most[op] + own[after])
+        most[after] = np.maximum(most[after], most[op] + is_transfer[after])
     return int(most.max())
 
 
@@ -349,9 +349,9 @@ def shared_by(profile: JobProfile, servers: int) -> JobProfile:
     holder = smallest_first(profile.size[parameters].tolist(), servers)
     place = dict(zip(parameters.tolist(), holder, strict=True))
     server = np.zeros(profile.ops, np.int64)
-    for op, found in enumerate(labels):
-        if len(found) == 1:
-            (parameter,) = found
+    for op, label in enumerate(labels):
+        if len(label) == 1:
+            (parameter,) = label
             server[op] = place[parameter]
     return replace(profile, server=server)
 

@@ -122,11 +122,11 @@ def single_worker_rates(job: TargetJob, seed: int) -> Floats:
     _, first, number = np.unique(said, axis=0, return_index=True, return_inverse=True)
     one = job.asynchronous()
     drawn = one.drawn(1, one.steps(1), seed)
-    found = np.zeros(len(first))
+    rates = np.zeros(len(first))
     for place, worker in enumerate(first.tolist()):
         ended = simulate(one.workload, one.system(ports.only(worker)), drawn).step_end
-        found[place] = rates_of_windows(ended, *steady_period(ended), 1)[0]
-    return found[number.ravel()]
+        rates[place] = rates_of_windows(ended, *steady_period(ended), 1)[0]
+    return rates[number.ravel()]
 
 
 SHARE = 4  # one of so many steps is simulated to see what a faster resource brings
@@ -201,13 +201,13 @@ def _utilisation(job: TargetJob, rates: Floats) -> dict[str, Floats]:
     total, seconds = float(rates.sum()), workload.seconds.mean(axis=0)
     computing = float(seconds[workload.resource == WORKER].sum())
     capacity = ports.routes.capacity[ports.routes.ports]
-    found = {
+    shares = {
         DOWNLINK: total * job.by_server(DOWNLINK, workload.size) / capacity[DOWN],
         WORKER: np.array([float((rates * computing / ports.speed).mean())]),
         UPLINK: total * job.by_server(UPLINK, workload.size) / capacity[UP],
         SERVER: total * job.by_server(SERVER, seconds) / (job.settings.cores or len(rates)),
     }
-    return {RESOURCES[resource]: busy for resource, busy in found.items()}
+    return {RESOURCES[resource]: busy for resource, busy in shares.items()}
 
 
 Change = Callable[[Workload, System], tuple[Workload, System]]
@@ -329,12 +329,12 @@ def rates_in_period(start: Floats, ended: Floats, begin: float, until: float) ->
     the time that they took are not: it is the long steps that a stretch begins and ends in.)
     `ended` is NaN for steps that do not count.
     """
-    found = np.zeros(len(ended))
+    rates = np.zeros(len(ended))
     for worker, row in enumerate(ended):
         ends = np.concatenate([start[worker : worker + 1], row[~np.isnan(row)]])
         first, last = np.interp([begin, until], ends, np.arange(len(ends)))
-        found[worker] = (last - first) / (until - begin)
-    return found
+        rates[worker] = (last - first) / (until - begin)
+    return rates
 
 
 def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) -> Floats:
@@ -345,7 +345,7 @@ def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) ->
     (workers, steps), in seconds; NaN for steps that do not count.
     """
     edges = np.linspace(begin, until, windows + 1)
-    found = np.zeros(windows)
+    rates = np.zeros(windows)
     for row in ended:
         ends = row[~np.isnan(row)]
         places = np.searchsorted(ends, edges, side="right")
@@ -357,8 +357,8 @@ def rates_of_windows(ended: Floats, begin: float, until: float, windows: int) ->
             plain[several] = np.where(
                 last > first, (count[several] - 1) / (last - first), plain[several]
             )
-        found += plain
-    return found
+        rates += plain
+    return rates
 
 
 def rate_after_start(ended: Floats, until: float) -> float:

@@ -130,10 +130,10 @@ class Device:
 
 
 def rows_by_type(ops: Sequence[Description]) -> Types:
-    found: dict[str, list[int]] = {}
+    by_type: dict[str, list[int]] = {}
     for row, op in enumerate(ops):
-        found.setdefault(op.name, []).append(row)
-    return {name: np.array(rows) for name, rows in sorted(found.items())}
+        by_type.setdefault(op.name, []).append(row)
+    return {name: np.array(rows) for name, rows in sorted(by_type.items())}
 
 
 def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed: int) -> Device:

@@ -307,8 +307,8 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
     An interruption of a second while profiling would otherwise be drawn again and again. Occasional
     slow steps belong to the job unless they are that far out; at most a quarter is left out.
     """
-    own = profile.resource == WORKER
-    computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)
+    of_worker = profile.resource == WORKER
+    computing = (profile.end[:, of_worker] - profile.begin[:, of_worker]).sum(axis=1)
     low, median, high = np.percentile(computing, [25, 50, 75])
     kept: Bools = computing <= max(high + FAR * (high - low), LONGER * median)
     if kept.all():

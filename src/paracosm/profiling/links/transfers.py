@@ -242,10 +242,10 @@ def main() -> None:
             order = json.loads(line)
             asked = Scenario(**order["scenario"]), int(order["size"])
             if asked != known:
-                found: Transfer | None = None  # whose memory is free now
-                known, found = asked, transfer(*asked, member)
-            assert found is not None
-            answer(seconds=[_row(found, order["times"], member) for _ in range(order["rows"])])
+                last: Transfer | None = None  # whose memory is free now
+                known, last = asked, transfer(*asked, member)
+            assert last is not None
+            answer(seconds=[_row(last, order["times"], member) for _ in range(order["rows"])])
     except Exception as error:
         answer(error=describe_error(error))
     # Not an orderly end: a group whose other ranks are gone would wait for them.

@@ -118,8 +118,8 @@ def collective_of(name: str) -> str:
 @cache
 def looks_like_communication(kernel: str) -> bool:
     """Whether the name of a kernel that no library here is known to have has words of one."""
-    own = _own_name(kernel)
-    return _ALIKE.search(own) is not None and _NOT_ALIKE.search(own) is None
+    plain = _own_name(kernel)
+    return _ALIKE.search(plain) is not None and _NOT_ALIKE.search(plain) is None
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class NamedKernels:
         """Whether a pattern is that of a name, or of it without namespaces and arguments."""
         if "*" not in pattern:
             return pattern in name.lower()
-        own = _own_name(name)
-        names = (name.lower(), own, own.rpartition("::")[2])
+        plain = _own_name(name)
+        names = (name.lower(), plain, plain.rpartition("::")[2])
         return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
     def kind_of(self, name: str) -> str:

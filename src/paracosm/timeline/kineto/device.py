@@ -96,13 +96,13 @@ class Calls:
         Empty for other kernels, several messages if one kernel sends and receives them.
         """
         trace = self._trace
-        own, kind = trace.collectives.get(row), trace.kind_of_kernel(trace.text(row))
-        if own is None and not kind:
+        collective, kind = trace.collectives.get(row), trace.kind_of_kernel(trace.text(row))
+        if collective is None and not kind:
             return ()
         together = self._coalesced.get(call, [])
         if together and all(kernel.is_message for kernel in together):
             return tuple(together)
-        known = [own] if own is not None else []
+        known = [collective] if collective is not None else []
         if call >= 0:
             known += self._around(int(trace.lane[call]), float(trace.begin[call]))
         collectives = _merged([*known, *together])

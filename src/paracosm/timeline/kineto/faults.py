@@ -115,9 +115,9 @@ def _launches(trace: KinetoTrace) -> Ints:
     rows = rows[np.isin(trace.name[rows], codes) & (trace.correlation[rows] >= 0)]
     outermost = np.ones(len(rows), dtype=bool)
     for lane in np.unique(trace.lane[rows]).tolist():
-        own = np.flatnonzero(trace.lane[rows] == lane)
-        reached = np.maximum.accumulate(trace.end[rows[own]])
-        outermost[own[1:]] = trace.begin[rows[own[1:]]] >= reached[:-1]
+        on_lane = np.flatnonzero(trace.lane[rows] == lane)
+        reached = np.maximum.accumulate(trace.end[rows[on_lane]])
+        outermost[on_lane[1:]] = trace.begin[rows[on_lane[1:]]] >= reached[:-1]
     return rows[outermost]
 
 

@@ -105,12 +105,12 @@ class Rows:
 
     def counts_by(self, length: int) -> dict[int, int]:
         """Return how many spans begin in each stretch of so many nanoseconds that has some."""
-        found: dict[int, int] = {}
+        totals: dict[int, int] = {}
         for rows in self._read():
             stretches, counts = np.unique(rows["begin"] // length, return_counts=True)
             for stretch, count in zip(stretches.tolist(), counts.tolist(), strict=True):
-                found[stretch] = found.get(stretch, 0) + count
-        return found
+                totals[stretch] = totals.get(stretch, 0) + count
+        return totals
 
     def first(self, wanted: Callable[[Table], Bools]) -> int:
         """Return the first begin, in nanoseconds, of matching rows."""

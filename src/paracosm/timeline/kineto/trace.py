@@ -238,9 +238,9 @@ def step_marks(trace: KinetoTrace) -> Iterator[Step]:
         return
     marking = _marking_thread(trace)
     marks = [(row, number, int(trace.lane[row]) == marking) for row, number in _marks(trace)]
-    own = {number for _, number, mine in marks if mine}
+    own_steps = {number for _, number, mine in marks if mine}
     for row, number, mine in marks:
-        if mine or number not in own:
+        if mine or number not in own_steps:
             yield Step(number, float(trace.begin[row]), float(trace.end[row]))
 
 

@@ -293,12 +293,12 @@ class Scaffold(FedAvg):
         zero = 0.0 * me.parameters
         while True:
             control = zero if me.extra is None else me.extra
-            own = me.kept.get("control", zero)
-            local = await self.local_work(me, shift=control - own)
+            own_control = me.kept.get("control", zero)
+            local = await self.local_work(me, shift=control - own_control)
             made = local.result()
-            fresh = own - control + (local.parameters - made.parameters) / made.lr
+            fresh = own_control - control + (local.parameters - made.parameters) / made.lr
             me.kept["control"] = fresh
-            me.push(local, extra=fresh - own)
+            me.push(local, extra=fresh - own_control)
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
@@ -379,9 +379,9 @@ class FedDyn(FedAvg):
     async def work(self, me: TrainingWorker) -> None:
         zero = 0.0 * me.parameters
         while True:
-            own = me.kept.get("gradient", zero)
-            local = await self.local_work(me, mu=self.alpha, shift=-own)
-            me.kept["gradient"] = own + self.alpha * local.value
+            own_control = me.kept.get("gradient", zero)
+            local = await self.local_work(me, mu=self.alpha, shift=-own_control)
+            me.kept["gradient"] = own_control + self.alpha * local.value
             me.push(local)
             await me.pull()
 

@@ -296,14 +296,14 @@ def compute_stacked(
     rows = torch.empty(count, layout.size)
     by_tensor = layout.stacks(rows)
     losses = method.stacked(tensors, batches, by_tensor).tolist()
-    found: list[Parameters] = list(rows.unbind())
+    gradients: list[Parameters] = list(rows.unbind())
     if len(flat) < len(parameters):
         each_tensor = zip(*[stack.unbind() for stack in by_tensor], strict=True)
-        found = [
+        gradients = [
             row if isinstance(parameter, Tensor) else views
-            for parameter, row, views in zip(parameters, found, each_tensor, strict=True)
+            for parameter, row, views in zip(parameters, gradients, each_tensor, strict=True)
         ]
-    return [*map(Gradient, losses, found)]
+    return [*map(Gradient, losses, gradients)]
 
 
 _EXAMPLES = 8

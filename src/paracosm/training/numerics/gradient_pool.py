@@ -118,13 +118,13 @@ class GradientPool:
         gradients: dict[int, Gradient] = {}  # by place
         ended: list[State] = []
         for task, answer in zip(tasks, self.workers.run(flat, tasks), strict=True):
-            own: Sequence[State | None] = [None] * len(task.places)
+            states: Sequence[State | None] = [None] * len(task.places)
             if shared is not None:
                 ended.append(answer.after[-1])
             elif answer.after:
-                own = answer.after
+                states = answer.after
             rows = torch.from_numpy(answer.gradients).unbind()
-            answers = zip(task.places, answer.losses, rows, own, strict=True)
+            answers = zip(task.places, answer.losses, rows, states, strict=True)
             for place, loss, row, after in answers:
                 gradients[place] = Gradient(loss, row, after)
                 if after is not None:

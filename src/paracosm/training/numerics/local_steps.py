@@ -193,8 +193,8 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
 
 def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:
     earlier = request.rule.steps if isinstance(request.rule, Stepping) else 0
-    own = len(request.batches[0]), request.mu, request.shift is None, earlier, request.done
-    return *own, request.factors
+    key = len(request.batches[0]), request.mu, request.shift is None, earlier, request.done
+    return *key, request.factors
 
 
 def _joined(rules: Sequence[Rule], rows: Tensor) -> Rule:

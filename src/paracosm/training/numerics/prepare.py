@@ -287,8 +287,8 @@ class _Computing(Numerics):
         return made
 
     def rule(self) -> Rule:
-        own = self._config.algorithm.stepper(self._lr)
-        return update_rule(self._config.optimizer, self._lr) if own is None else own
+        step = self._config.algorithm.stepper(self._lr)
+        return update_rule(self._config.optimizer, self._lr) if step is None else step
 
     def optimizer_state(self, client: int, name: str) -> Any:
         return self._stepping(client).state[name]

@@ -256,9 +256,9 @@ def _infer_shapes(model: Any, where: str) -> tuple[dict[str, TensorArgument], di
     from onnx.defs import onnx_opset_version
     from onnx.shape_inference import InferenceError, infer_shapes
 
-    own = ("", "ai.onnx")  # names of onnx's own ops
-    imported = {"" if opset.domain in own else opset.domain for opset in model.opset_import}
-    needed = {"" if node.domain in own else node.domain for node in model.graph.node}
+    domains = ("", "ai.onnx")  # names of onnx's own ops
+    imported = {"" if opset.domain in domains else opset.domain for opset in model.opset_import}
+    needed = {"" if node.domain in domains else node.domain for node in model.graph.node}
     for domain in needed - imported:
         model.opset_import.add(domain=domain, version=1 if domain else onnx_opset_version())
     for node in model.graph.node:

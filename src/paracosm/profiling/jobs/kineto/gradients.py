@@ -319,7 +319,7 @@ def named(
             f"{len(parameters)}: name the model that was traced"
         )
     left = list(parameters)
-    found = []
+    with_names = []
     for at, gradient in enumerate(gradients):
         fits = (parameter for parameter in left if gradient.shape in (None, parameter.shape))
         parameter = next(fits, None)
@@ -331,8 +331,8 @@ def named(
             )
         left.remove(parameter)
         size = parameter.size if gradient.size < 0 else gradient.size
-        found.append(Parameter(parameter.name, parameter.shape, size))
-    return tuple(found)
+        with_names.append(Parameter(parameter.name, parameter.shape, size))
+    return tuple(with_names)
 
 
 def without_model(gradients: Sequence[Gradient]) -> tuple[Parameter, ...]:
@@ -504,9 +504,9 @@ def _segment(trace: KinetoTrace, row: int, begin: float, end: float) -> Segment:
 def _one_after_another(segments: Sequence[Segment], begin: float) -> tuple[Segment, ...]:
     """Return segments sorted by begin, each moved to begin when those before have ended."""
     reached = begin
-    found = []
+    in_order = []
     for segment in segments:
         since = max(segment.begin, reached)
         reached = max(segment.end, since)
-        found.append(replace(segment, begin=since, end=reached))
-    return tuple(found)
+        in_order.append(replace(segment, begin=since, end=reached))
+    return tuple(in_order)

@@ -75,15 +75,15 @@ def started(options: JobOptions, workers: int, module: str) -> Iterator[Processe
             f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
             "each worker"
         )
-    with Processes(module, options.timeout) as found:
+    with Processes(module, options.timeout) as running:
         for rank in range(processes):
             node = options.nodes[rank] if options.nodes else Node()
-            store = str(found.folder / "store")
+            store = str(running.folder / "store")
             alike = replace(options, nodes=())
             setup = Setup(alike, rank, workers, interface=node.interface, store=store)
             name = f"worker {rank - options.servers}" if setup.is_worker else f"server {rank}"
-            found.start(name, asdict(setup), prefix=node.prefix)
-        yield found
+            running.start(name, asdict(setup), prefix=node.prefix)
+        yield running
 
 
 class Job:

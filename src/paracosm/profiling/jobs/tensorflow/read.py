@@ -171,10 +171,10 @@ def _laid_end_to_end(profile: JobProfile, begin: Floats, end: Floats, pauses: Fl
     near = gaps[gaps < np.median(length)] if len(gaps) else gaps
     usual = float(np.median(near)) if len(near) else 0.0
     after = np.append(np.where(gaps < np.median(length), gaps, usual), usual)
-    own = profile.step_end - profile.step_begin
+    lengths = profile.step_end - profile.step_begin
     follows = after[np.searchsorted(begin, profile.step_begin)]
-    first = np.concatenate([[0.0], np.cumsum(own + follows)[:-1]])
-    return replace(profile, step_begin=first, step_end=first + own)
+    first = np.concatenate([[0.0], np.cumsum(lengths + follows)[:-1]])
+    return replace(profile, step_begin=first, step_end=first + lengths)
 
 
 @dataclass(frozen=True, slots=True)

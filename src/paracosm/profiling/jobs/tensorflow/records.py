@@ -205,8 +205,10 @@ def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> 
         if node not in keys or rest:
             continue
         for number, key in enumerate(keys[node]):
-            own = node_kernels[number * of_run : (number + 1) * of_run]
-            runs[key] = replace(runs[key], begin=own[0][0], end=max(end for _, end in own))
+            kernels_of_run = node_kernels[number * of_run : (number + 1) * of_run]
+            runs[key] = replace(
+                runs[key], begin=kernels_of_run[0][0], end=max(end for _, end in kernels_of_run)
+            )
 
 
 def device_of(name: str) -> Device | None:

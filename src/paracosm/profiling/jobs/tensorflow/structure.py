@@ -301,8 +301,8 @@ def columns_of(structure: Structure, reference: Records, steps: Sequence[Records
         if transfer.source.is_server and transfer.target.is_server:
             between = [between[0] + 1, between[1] + size]
             for key in sorted(transfer.receivers):
-                found = _last_before(transfer.senders, reference.runs[key].begin, reference)
-                waits[column[key]] |= {column[other] for other in found}
+                before = _last_before(transfer.senders, reference.runs[key].begin, reference)
+                waits[column[key]] |= {column[other] for other in before}
             continue
         by_number = _by_number(transfer.receivers, times, reference)
         for number in range(max(len(times), 1)):
