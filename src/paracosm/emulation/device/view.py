@@ -37,7 +37,7 @@ def sentence(summary: ScriptSummary) -> str:
     memory = summary.memory
     reserved = format_size(memory.reserved + memory.overhead)
     holds = (
-        f"Memory: {format_size(memory.allocated)} allocated, about {reserved} reserved of "
+        f"Memory: {format_size(memory.allocated)} allocated, about {reserved} in use of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
     advice = " ".join(f"{_upper(_saving(saving))}." for saving in memory.savings)
