@@ -48,7 +48,9 @@ class StrategyPlanConfig(FailureFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = Field(description="a transformer by name: llama-8b, mixtral-8x7b, ...")
+    model: str = Field(
+        description="a transformer by name: llama-8b, mixtral-8x7b, ..., or by its config.json"
+    )
     hardware: str = Field(
         description="a device or node of the catalogue (paracosm hardware list), or a datasheet; "
         "several are a sweep: h100-sxm,h200-sxm"

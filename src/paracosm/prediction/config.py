@@ -17,7 +17,8 @@ from paracosm.cluster.hardware import Hardware, Stack, find_hardware, find_stack
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, shown
 from paracosm.graphs.capture.options import DTYPES, MOST_ELEMENTS, parse_shape
-from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
+from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer
+from paracosm.graphs.transformer.published_config import LONGEST, find_transformer, is_transformer
 from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.candidates import check_divisible, machine_of
@@ -51,9 +52,9 @@ def _sizes(value: Any) -> Any:
 
 def _model(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(SIZES):
-        architecture(value.removeprefix(SIZES))
+        find_transformer(value.removeprefix(SIZES), LONGEST)
         return value
-    if not isinstance(value, str) or value in ARCHITECTURES:
+    if not isinstance(value, str) or is_transformer(value):
         return value
     return canonical(value, ARCHITECTURES)
 
@@ -71,8 +72,9 @@ class PredictConfig(PredictionFields):
     # Which computation.
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
         None,
-        description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., or "
-        "package.module:factory; sizes:gpt2 is the published model also with a database",
+        description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., "
+        "package.module:factory, or a config.json of Hugging Face; sizes:gpt2 is the published "
+        "model also with a database",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     batch: int = Field(
@@ -393,13 +395,13 @@ class PredictConfig(PredictionFields):
             InputError: a shape that is no number of tokens; hardware that nothing knows.
         """
         name = (self.model or "").removeprefix(SIZES)
-        if name not in ARCHITECTURES:
+        if not is_transformer(name):
             return None
         if self.model in MODELS and self.catalogued is None:
             return None
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
-        transformer = architecture(name, self.shape[0] if self.shape else None)
+        transformer = find_transformer(name, self.shape[0] if self.shape else None)
         if self.lora is not None:
             transformer = replace(transformer, adapter=self.lora)
         if self.catalogued is None:
@@ -422,7 +424,7 @@ class PredictConfig(PredictionFields):
         name = (self.model or "").removeprefix(SIZES)
         if self.stack is not None:
             return self.stack
-        if name not in ARCHITECTURES or (self.model in MODELS and self.catalogued is None):
+        if not is_transformer(name) or (self.model in MODELS and self.catalogued is None):
             return "pytorch-eager"
         if name.startswith("mpt-"):
             return "llm-foundry"
