@@ -34,12 +34,13 @@ GROUND: dict[str, set[str]] = {
     "data_files": {"files", "units"},
     "processes": set(),
     "parcels": {"files", "factory"},
-    "backends": {"files", "parcels", "processes"},
+    "backends": {"files", "parcels", "processes", "version"},
     "arrays": set(),
     "exports": set(),
     "rng": {"units"},
     "quantities": {"units"},
     "price": {"units"},
+    "version": set(),
 }
 """Modules that every room may import, and which of each other they do."""
 FLOOR_1 = {"cluster", "timing", "timeline", "results"}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from paracosm.result import Result, Sweep
     from paracosm.result import open_result as open  # noqa: A004
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "InputError",
@@ -55,6 +55,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from paracosm.version import version
+
+        return version()
     if name not in __all__:
         if "paracosm.studies.kinds" in sys.modules:  # where a kind may have been added
             from paracosm.api import function_of

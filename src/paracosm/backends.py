@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from itertools import islice
 from numbers import Integral
 from threading import Lock
@@ -22,14 +22,15 @@ from paracosm.errors import InputError, require
 from paracosm.files import temporary_folder
 from paracosm.parcels import Parcel, parcel_of
 from paracosm.processes import end_with_parent, ignore_interrupts, submit_call
+from paracosm.version import version
 
 Answer = TypeVar("Answer")
 Calls = Mapping[int, tuple[Any, ...]]  # by number
 Numbered = Iterator[tuple[int, Answer]]
 
 BACKENDS = ("loky", "dask")
-PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
-"""What numbers may depend on: of the same versions everywhere."""
+PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
+"""What numbers may depend on, beside Paracosm: of the same versions everywhere."""
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _RETRIES = 3  # of a call whose process was lost
@@ -318,10 +319,10 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of packages that numbers may depend on."""
-    versions_here = {"python": platform.python_version()}
+    versions_here = {"python": platform.python_version(), "paracosm": version()}
     for package in PACKAGES:
         try:
-            versions_here[package] = version(package)
-        except PackageNotFoundError:
+            versions_here[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
             continue
     return versions_here
