@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from paracosm.cli.doctor import EXTRAS
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -86,6 +88,11 @@ def test_what_is_declared_is_imported_and_what_is_imported_declared() -> None:
 def test_what_developers_install_is_imported_or_run() -> None:
     wanted = modules_of(PROJECT["optional-dependencies"]["dev"]) - TOOLS
     assert wanted <= imported("tests", "benchmarks")
+
+
+def test_the_doctor_knows_every_extra() -> None:
+    former_or_ours = {"chakra", "dev", "docs"}
+    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - former_or_ours
 
 
 def pins(file: str) -> dict[str, str]:

@@ -14,14 +14,18 @@ from paracosm.studies.run_folder import describe_environment
 
 EXTRAS = {
     "torch": ("torch", "train, emulate, graph capture, profile ops"),
-    "report": ("matplotlib", "images, relax tune, pictures in notebooks"),
-    "tune": ("optuna", "relax tune"),
+    "report": ("matplotlib", "images, pictures in notebooks"),
+    "tune": ("optuna", "tune, relax tune"),
     "tensorboard": ("tensorboard", "--tensorboard"),
     "mlflow": ("mlflow", "--mlflow"),
     "dask": ("distributed", "--backend dask"),
     "metis": ("pymetis", "relax with METIS partitions"),
-    "chakra": ("google.protobuf", "graph export and import of Chakra"),
+    "protobuf": ("google.protobuf", "graph import and export of Chakra, TensorFlow's binary files"),
+    "onnx": ("onnx", "graph import of ONNX"),
+    "tensorflow": ("tensorflow", "profile job --framework tensorflow"),
     "privacy": ("dp_accounting", "train --privacy"),
+    "datasets": ("datasets", "train with data sets of Hugging Face"),
+    "notebook": ("pandas", "to_pandas in Python"),
 }
 """Extra -> a module that comes with it, and what needs it."""
 
