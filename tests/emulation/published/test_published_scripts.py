@@ -107,9 +107,15 @@ def written(folder: Path, *lines: str) -> Path:
 
 
 def test_what_only_a_gpu_does_is_refused_with_its_line(tmp_path: Path) -> None:
-    found, _ = emulate(written(tmp_path, "dist.init_process_group()", "torch.cuda.CUDAGraph()"))
+    does = (
+        "with torch.cuda.stream(stream=torch.cuda.Stream()), torch.cuda.device(device=0):",
+        "    with torch.random.fork_rng([0], device_type='cuda'): print('on a stream')",
+        "torch.cuda.CUDAGraph()",
+    )
+    found, said = emulate(written(tmp_path, "dist.init_process_group()", *does))
+    assert "on a stream" in said
     assert found["status"] == "failed"
-    assert any("torch.cuda.CUDAGraph at script.py:3: " in each["text"] for each in found["notes"])
+    assert any("torch.cuda.CUDAGraph at script.py:5: " in note["text"] for note in found["notes"])
 
 
 def test_an_error_of_a_collective_by_nccl_is_shown_itself(tmp_path: Path) -> None:
@@ -175,6 +181,27 @@ def test_attention_is_sharded_on_the_cpu_as_on_a_gpu(tmp_path: Path) -> None:
     )
     found, said = emulate(written(tmp_path, *lines))
     assert found["exit_code"] == 0, said
+
+
+@pytest.mark.slow
+def test_stages_of_a_traced_model_are_built_for_the_cpu(tmp_path: Path) -> None:
+    lines = (
+        "from torch.distributed.pipelining import ScheduleGPipe, SplitPoint, pipeline",
+        "dist.init_process_group('nccl')",
+        "class Layer(torch.nn.Linear):",
+        "    def forward(self, values):",
+        "        added = torch.zeros(8, device=values.device)",
+        "        return torch.nn.functional.linear(values, self.weight) + added",
+        "model = torch.nn.Sequential(*(Layer(8, 8) for _ in range(4))).cuda()",
+        "cuts = {str(layer): SplitPoint.BEGINNING for layer in (1, 2, 3)}",
+        "traced = pipeline(model, (torch.ones(2, 8, device='cuda'),), split_spec=cuts)",
+        "stage = traced.build_stage(0, torch.device('cuda:0'))",
+        "ScheduleGPipe(stage, 4).step(torch.ones(8, 8, device='cuda'))",
+    )
+    found, said = emulate(written(tmp_path, *lines))
+    assert found["exit_code"] == 0, said
+    # Micro-batches that are sent on, and whether the stages infer: a number.
+    assert found["collectives"]["send"]["bytes"] == 4 * 2 * 8 * 4 + 4
 
 
 @pytest.mark.slow

@@ -57,6 +57,7 @@ def use_cpu_for_cuda(
         give_nccl_names(refuse)
     on_import("torch.distributed.fsdp", partial(_shard_on_cpu, cpu_for, config.devices))
     on_import("torch.distributed.tensor", _shard_attention_on_cpu)
+    on_import("torch.distributed.pipelining._IR", partial(_build_stages_on_cpu, cpu_for))
 
 
 def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
@@ -75,6 +76,17 @@ def _shard_on_cpu(cpu_for: Call, devices: int, fsdp: Any) -> None:
     fsdp._common_utils._FSDPDeviceHandle.device_count = lambda handle: devices
     # It frees what it has copied to the CPU, which here is the copy itself.
     fsdp._flat_param.FlatParamHandle.to_cpu = lambda handle: nullcontext()
+
+
+def _build_stages_on_cpu(cpu_for: Call, pipelining: Any) -> None:
+    """Build stages of a traced model for the CPU: the device is written into their graph."""
+    build = pipelining.Pipe.build_stage
+
+    @wraps(build)
+    def built(pipe: Any, stage_index: int, device: Any, *args: Any, **options: Any) -> Any:
+        return build(pipe, stage_index, torch.device(cpu_for(device)), *args, **options)
+
+    pipelining.Pipe.build_stage = built
 
 
 def _shard_attention_on_cpu(tensor: Any) -> None:
