@@ -25,7 +25,8 @@ from paracosm.models.build import build_model
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.rules import asgd
-from paracosm.simulation.schedule import Schedule, generate_schedule
+from paracosm.simulation.schedule import Schedule
+from paracosm.simulation.scheduling import generate_schedule
 from paracosm.timing import parse_distribution
 from paracosm.training import TrainConfig
 from paracosm.training.numerics.scheduled import events, train_on_schedule

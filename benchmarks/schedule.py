@@ -20,7 +20,7 @@ from paracosm.cluster import Link, star
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import dependencies_of, dependents_of
 from paracosm.simulation.rules import asgd
-from paracosm.simulation.schedule import stream_schedule
+from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.system import System, Workload, cluster_routes
 
 SERIAL = {"sharing": "serial", "pipelined": False}

@@ -12,7 +12,8 @@ import pytest
 
 import paracosm
 from paracosm import compiled_cache
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, compiled_whole, subroutine
+from paracosm.compiled_parts import PartLibrary
 
 PACKAGE = Path(paracosm.__file__).parent
 
@@ -48,6 +49,32 @@ def test_checkouts_with_the_same_sources_share_a_folder_of_the_user(tmp_path: Pa
     assert changed is not None
     assert changed.is_dir()
     assert folder.is_dir()  # the other checkout still uses it
+
+
+@subroutine
+def _doubled(number: int) -> int:
+    if number < 0:
+        raise ValueError("negative")
+    return 2 * number
+
+
+@compiled_whole
+def _next_even(number: int) -> int:
+    return int(_doubled(number // 2) + 2)
+
+
+def test_what_only_compiled_functions_call_is_kept_for_other_callers_without_instructions() -> None:
+    assert _next_even(7) == 8
+    with pytest.raises(ValueError, match="negative"):
+        _next_even(-7)
+    (kinds,) = _doubled.overloads
+    read_back = subroutine(_doubled.py_func)
+    read_back.compile(kinds)
+    assert sum(read_back.stats.cache_hits.values()) == 1
+    library = read_back.overloads[kinds].library
+    assert isinstance(library, PartLibrary)
+    engine = library.codegen._engine
+    assert not any(engine.is_symbol_defined(name) for name in library.get_defined_functions())
 
 
 def test_folders_that_nobody_used_for_two_weeks_are_removed(tmp_path: Path) -> None:

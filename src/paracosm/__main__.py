@@ -32,6 +32,7 @@ def program() -> int:
 
     signal.signal(signal.SIGINT, usual)
     code = main()
+    gc.freeze()  # else Python looks once more for cycles among all that was imported, as it ends
     if usual is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code

@@ -14,6 +14,7 @@ from numba.core.typing import templates
 from numba.extending import intrinsic, models, register_model
 
 from paracosm.compiled_cache import enable_cache
+from paracosm.compiled_parts import PartCompiler
 from paracosm.errors import InputError
 
 _Decorator = Callable[[Any], Any]
@@ -103,7 +104,7 @@ def subroutine(function: Callable[..., Any], **options: bool) -> Any:
     function does. Python can call `py_func`.
     """
     options |= {"nopython": True, "_nrt": False, "no_cpython_wrapper": True}
-    return _cached(_Part(function, targetoptions=_OPTIONS | options))
+    return _cached(_Part(function, targetoptions=_OPTIONS | options, pipeline_class=PartCompiler))
 
 
 def by_reference(function: Callable[..., Any]) -> Any:

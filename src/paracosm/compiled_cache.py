@@ -20,6 +20,7 @@ import numba
 from numba.core import caching, serialize
 from numba.core.runtime import nrt
 
+from paracosm.compiled_parts import loading_parts
 from paracosm.user_cache import kept_folder, user_cache_folder
 
 ROOMS = ("network", "prediction/parameter_servers", "relaxation", "simulation", "timing")
@@ -46,7 +47,7 @@ def _cache_folder() -> Path | None:
     """
     compilers = (numba.__version__, llvmlite.__version__, sys.version, sys.platform)
     digest = hashlib.sha256(repr(compilers).encode())
-    for name in ("compiled.py", "compiled_cache.py"):
+    for name in ("compiled.py", "compiled_cache.py", "compiled_parts.py"):
         digest.update((_PACKAGE / name).read_bytes())
     for room in ROOMS:
         for source in sorted((_PACKAGE / room).rglob("*.py")):
@@ -93,6 +94,13 @@ _LOCATORS: list[type[object]] = [_Locator]
 
 class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = _LOCATORS
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return what was compiled: a part, or an entry from Python."""
+        rebuilt: Any = super().rebuild
+        (_, kind, _), *_ = payload
+        with loading_parts(target_context) if kind == "bitcode" else contextlib.nullcontext():
+            return rebuilt(target_context, payload)
 
 
 class _KernelCache(caching.FunctionCache):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 
 class Configuration(BaseModel):
@@ -12,6 +12,9 @@ class Configuration(BaseModel):
 
     `SYNONYMS` has other names of fields, such as "processors" for workers, by what is written.
     """
+
+    # A model is compiled when it first reads arguments, and so never for a help.
+    model_config = ConfigDict(defer_build=True)
 
     SYNONYMS: ClassVar[dict[str, str]] = {}
 

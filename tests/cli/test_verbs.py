@@ -170,7 +170,7 @@ def test_training_loads_nothing_of_the_other_kinds() -> None:
 def test_a_first_training_does_not_wait_for_scikit_learn_and_the_compiler_of_pytorch() -> None:
     modules = loaded("train", "--updates", "2", "--quiet")
     assert "torch" in modules
-    assert not modules & {"sklearn", "scipy.stats", "torch._dynamo"}
+    assert not modules & {"sklearn", "scipy.stats", "torch._dynamo", "numba"}
 
 
 def test_half_a_verb_is_answered_with_the_verbs_that_begin_so(capsys: Capture) -> None:

@@ -14,7 +14,8 @@ from paracosm.faults.node_failures import FailureFields, Mtbf, failure_instants
 from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.simulation.rollback import Block, Checkpoint, Restore
 from paracosm.simulation.rules import Rule, asgd, backup, ssgd, ssp
-from paracosm.simulation.schedule import Schedule, stream_schedule
+from paracosm.simulation.schedule import Schedule
+from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.system import (
     DOWNLINK,
     SERVER,

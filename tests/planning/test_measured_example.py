@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paracosm.simulation.schedule import Schedule
-from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.simulation.schedule import READ, STEP, UPDATE, Schedule
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "time_to_accuracy"
 SECOND = 10**12  # picoseconds

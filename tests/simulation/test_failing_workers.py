@@ -17,13 +17,8 @@ from test_schedules_of_steps import MB, steps_of
 from paracosm.cluster import Link, star
 from paracosm.rng import FailureStream, stream_keys
 from paracosm.simulation.rules import Rule, asgd, backup, softsync, ssgd, ssp
-from paracosm.simulation.schedule import (
-    ROWS,
-    Schedule,
-    join_schedules,
-    read_schedule,
-    stream_schedule,
-)
+from paracosm.simulation.schedule import ROWS, Schedule, join_schedules, read_schedule
+from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload, cluster_routes
 from paracosm.timing.compiled import uniform
 

@@ -16,7 +16,8 @@ from paracosm.cluster import Link, star
 from paracosm.errors import InputError
 from paracosm.files import sealing
 from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, rennala, softsync, ssgd, ssp
-from paracosm.simulation.schedule import Schedule, generate_schedule, read_schedule
+from paracosm.simulation.schedule import Schedule, read_schedule
+from paracosm.simulation.scheduling import generate_schedule
 
 SECOND = 10**12
 

@@ -12,12 +12,8 @@ from plain_systems import plain_system
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
 from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, rennala, softsync, ssgd, ssp
-from paracosm.simulation.schedule import (
-    Schedule,
-    generate_schedule,
-    join_schedules,
-    stream_schedule,
-)
+from paracosm.simulation.schedule import Schedule, join_schedules
+from paracosm.simulation.scheduling import generate_schedule, stream_schedule
 from paracosm.simulation.system import (
     DOWNLINK,
     SERVER,

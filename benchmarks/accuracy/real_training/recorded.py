@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from paracosm.data_files import read_json
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Schedule
-from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.simulation.schedule import READ, STEP, UPDATE, Schedule
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

@@ -19,7 +19,7 @@ import typer
 from typer import Option
 
 import paracosm
-from paracosm.cli.verbs import COMMAND_LINE_ERROR, INTERRUPTED, SETTINGS, UNITS, Program
+from paracosm.cli.verbs import COMMAND_LINE_ERROR, INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
 from paracosm.factory import failure, users_place
 
@@ -27,7 +27,6 @@ app = typer.Typer(
     name="paracosm",
     cls=Program,
     help="Run a distributed job on a cluster you don't have.",
-    epilog=UNITS,
     invoke_without_command=True,
     context_settings=SETTINGS,
 )

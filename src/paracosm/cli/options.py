@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from rich.markup import escape
 from typer import Argument, Option
 
 from paracosm.backends import HERE, Backend
@@ -184,7 +183,7 @@ def _flag(
         *(f"--{word}" for word in words[1:]),
         rich_help_panel=panel,
         autocompletion=_names_of(*NAMES[name]) if name in NAMES else None,
-        help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
+        help=f"{field.description}{shown}",
         show_default=False,
         metavar=None if switch else number,
     )

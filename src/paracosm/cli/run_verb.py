@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Argument
 
 from paracosm.cli.display import aligned, counter, labelled, paragraph, printer, progress_bar
-from paracosm.cli.options import EXPORT, LOG, RunFlags, check_folder, with_run_flags
+from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.other_files import way_out
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line, unknown
@@ -31,7 +30,7 @@ from paracosm.report.runs import (
     view_of,
 )
 from paracosm.results import Summary, to_json
-from paracosm.results.kind import Kind, imported
+from paracosm.results.kind import imported
 from paracosm.results.view import Figure, View, table
 from paracosm.studies import (
     KINDS,
@@ -48,35 +47,6 @@ from paracosm.studies import (
 )
 from paracosm.studies.run_folder import BEST
 from paracosm.studies.scalars import check_mlflow, check_scalars, log_to_mlflow, write_scalars
-
-
-def verb_of(kind: Kind) -> Callable[..., int]:
-    """Return the command of a kind of run."""
-    has_script = "arguments" in kind.fields
-    of_script = "; or, with --script, the script's arguments" if has_script else ""
-    file: Any = Annotated[Path | None, Argument(help=kind.file)]
-    if has_script:
-        file = Annotated[list[str] | None, Argument(help=f"{kind.file}{of_script}")]
-
-    def command(study: Any = None, **arguments: Any) -> int:
-        if has_script and arguments.get("script") is not None:
-            return run_verb(kind.verb, None, {**arguments, "arguments": study or None})
-        if isinstance(study, list):
-            if len(study) > 1:
-                raise InputError(f'"{study[1]}": one file at most comes before the flags')
-            study = Path(study[0])
-        return run_verb(kind.verb, study or None, arguments)
-
-    command.__doc__ = f"{kind.help}\n\n" + "\n\n".join(
-        f"Example: paracosm {example}" for example in kind.examples
-    )
-    command.__annotations__["study"] = file
-    flags = [*[LOG] * kind.logs, *[EXPORT] * bool(kind.exports)]
-    positional = ("arguments",) if has_script else ()
-    made = with_run_flags(
-        *kind.models, positional=positional, scalars=kind.has_metrics, others=flags
-    )
-    return made(command)
 
 
 def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:

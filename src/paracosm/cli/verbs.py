@@ -12,10 +12,9 @@ import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -121,36 +120,28 @@ class Verb(TyperCommand):
             if name.startswith(f"{ctx.info_name} ")
         ]
         if below:
-            below = ["Verbs of its own, each with a --help:", *below]
-        if len(self.params) <= _FEW or formatter is None:
-            self.epilog = "\n\n".join(below)
-            super().format_help(ctx, formatter)
-            return
-        width = min(shutil.get_terminal_size().columns, _WIDEST)
-        lines = [line for text in below for line in textwrap.wrap(text, width)]
-        typer.echo("\n".join([*self._page(ctx, width), *lines]))
+            below = ["", "Verbs of its own, each with a --help:", *below]
+        whole = formatter is None or len(self.params) <= _FEW
+        typer.echo("\n".join([*self._page(ctx, whole), *itertools.chain(*map(_filled, below))]))
 
-    def _page(self, ctx: Any, width: int) -> Iterator[str]:
-        fill = partial(textwrap.wrap, width=width, break_on_hyphens=False)
-        yield from fill(f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}")
-        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
-            yield from ("", *fill(paragraph))
+    def _page(self, ctx: Any, whole: bool) -> Iterator[str]:
+        """Yield the lines of a help, with what each flag does, or else only the common ones."""
+        yield from _beginning(self, ctx)
         flags: list[Any] = [flag for flag in self.params if flag.opts[0].startswith("-")]
+        others: list[Any] = [argument for argument in self.params if argument not in flags]
+        arguments = [(str(argument.name), argument.help) for argument in others]
+        yield from _entries("Arguments", arguments) if whole else ()
         for panel in PANELS:
             of_it = [flag for flag in flags if flag.rich_help_panel == panel]
-            yield from ("", panel) if of_it else ()
-            if panel == "Common":
-                for flag in of_it:
-                    text = " ".join((flag.help or "").replace("\\[", "[").split())
-                    yield from fill(
-                        text,
-                        initial_indent=f"  {flag.opts[0]:20} ",
-                        subsequent_indent=" " * 23,
-                    )
-            else:
+            if whole or panel == "Common":
+                yield from _entries(panel, [(_written(flag), flag.help) for flag in of_it])
+            elif of_it:
                 names = " ".join(flag.opts[0] for flag in of_it)
-                yield from fill(names, initial_indent="  ", subsequent_indent="  ")
-        yield from ("", f"What each of them does: {ctx.command_path} --help-all", *fill(UNITS))
+                yield from ("", panel, *_filled(names, "  ", "  "))
+        yield ""
+        if not whole:
+            yield f"What each of them does: {ctx.command_path} --help-all"
+        yield from _filled(UNITS)
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
         """Read the arguments; say what to type for an option that is not known or missing."""
@@ -224,6 +215,33 @@ def with_example(message: str, text: str) -> str:
     return f"{message}: for example {' '.join(example.split())}" if example else message
 
 
+def _filled(text: str, first: str = "", others: str = "") -> list[str]:
+    """Return a text in lines as wide as a page, the first and the others behind so much."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    wrapper = textwrap.TextWrapper(
+        width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    )
+    return wrapper.wrap(text) or [""]
+
+
+def _beginning(command: Any, ctx: Any) -> Iterator[str]:
+    """Yield the lines of a help above what can be typed."""
+    yield from _filled(f"Usage: {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}")
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        yield from ("", *_filled(paragraph))
+
+
+def _entries(title: str, entries: Sequence[tuple[str, str | None]]) -> Iterator[str]:
+    """Yield the lines of a part of a help: what each name means."""
+    yield from ("", title) if entries else ()
+    for name, text in entries:
+        yield from _filled(" ".join((text or "").split()), f"  {name:20} ", " " * 23)
+
+
+def _written(flag: Any) -> str:
+    return ", ".join((*flag.opts, *flag.secondary_opts))
+
+
 def _kinds() -> Mapping[str, Any]:
     """Return the kinds of run, which may have more verbs; importing them takes half a second."""
     kinds: Mapping[str, Any] = import_module("paracosm.studies.kinds").KINDS
@@ -237,7 +255,7 @@ def _command(verb: str) -> Any:
         function = getattr(module, _function(verb))
         commands = getattr(module, "COMMANDS", {})
     else:
-        function = import_module("paracosm.cli.run_verb").verb_of(_kinds()[verb])
+        function = import_module("paracosm.cli.verb_of_kind").verb_of(_kinds()[verb])
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=commands.get(verb, Verb))(function)
     command: Any = typer.main.get_command(app)
@@ -267,11 +285,10 @@ def _stand_in(verb: str) -> TyperCommand:
     file = Path(paracosm.__file__).parent.joinpath(*VERBS[verb].split(".")[1:]).with_suffix(".py")
     if _is_kind(verb):
         return TyperCommand(verb, help=constant_in(file, "help"))
-    source = ast.parse(file.read_text(encoding="utf-8"))
-    name = _function(verb)
-    function = next(
-        node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == name
-    )
+    source = file.read_text(encoding="utf-8")
+    begin = source.index(f"\ndef {_function(verb)}(")
+    (function,) = ast.parse(source[begin : source.find("\n\n\n", begin)]).body
+    assert isinstance(function, ast.FunctionDef)
     return TyperCommand(verb, help=ast.get_docstring(function))
 
 
@@ -311,8 +328,12 @@ class Program(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the list of all verbs."""
-        self._lists = True
-        super().format_help(ctx, formatter)
+        verbs = [(verb, _stand_in(verb).get_short_help_str(200)) for verb in VERBS]
+        options: list[Any] = self.get_params(ctx)
+        flags = [(_written(option), option.help) for option in options]
+        parts = (("Options", flags), ("Commands", verbs))
+        entries = itertools.chain(*(_entries(*part) for part in parts))
+        typer.echo("\n".join([*_beginning(self, ctx), *entries, "", *_filled(UNITS)]))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Complete a verb without importing any."""

@@ -15,9 +15,9 @@ from pydantic import (
     PlainValidator,
 )
 
+from paracosm.cluster import hardware
 from paracosm.cluster.changes import MOST_TIMES
 from paracosm.cluster.cluster import Cluster, Node, assemble, star_around
-from paracosm.cluster.hardware.catalogue import load_catalogue
 from paracosm.cluster.link import (
     Duplex,
     Hierarchical,
@@ -41,7 +41,7 @@ SharingField = Annotated[
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class _Link(_Strict):
@@ -155,7 +155,7 @@ def _topology(file: _File, nodes: Sequence[Node], servers: int) -> Topology:
         leaf = (above.groups, above.oversubscription) if above else ()
         cards = _cards(file.group_size, nodes) if file.cards is None else file.cards
         names = {node.device for node in nodes}
-        nccl = load_catalogue().nccl_of(names.pop()) if len(names) == 1 else None
+        nccl = hardware.load_catalogue().nccl_of(names.pop()) if len(names) == 1 else None
         joined = Hierarchical(link, outermost, file.group_size, workers, cards, *leaf)
         return replace(joined, nccl=nccl)
     for key in ("group_size", "cards", "leaf_switches", "links.between_groups"):
@@ -178,7 +178,7 @@ def _cards(group_size: int, nodes: Sequence[Node]) -> int | None:
     """
     if group_size == 1 or len(nodes) <= group_size:
         return None
-    known = load_catalogue()
+    known = hardware.load_catalogue()
     kinds = [known.node_of(device) for device in {node.device for node in nodes}]
     if len(kinds) == 1 and kinds[0] is not None and kinds[0].count == group_size:
         return kinds[0].cards

@@ -17,7 +17,8 @@ from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.simulation.rules import Rule
-from paracosm.simulation.schedule import ROWS, Schedule, stream_schedule
+from paracosm.simulation.schedule import ROWS, Schedule
+from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.system import System
 from paracosm.units import format_duration
 from paracosm.validation import given_fields, validated

@@ -20,8 +20,7 @@ from paracosm.profiling.jobs import SERVER, WORKER
 from paracosm.results import JobSummary
 from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
-from paracosm.simulation.schedule import Schedule, join_schedules
-from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.simulation.schedule import READ, STEP, UPDATE, Schedule, join_schedules
 from paracosm.timing import Distribution, Empirical
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.config import TrainConfig

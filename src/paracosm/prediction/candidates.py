@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.errors import InputError
-from paracosm.graphs.transformer import Transformer
+from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.jobs.strategies.strategy import Strategy
 
 APART = 0.1  # share by which a strategy's batch may differ from the requested one

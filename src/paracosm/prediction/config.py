@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from paracosm.cluster import Cluster
+from paracosm.cluster import hardware as catalogue
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS
-from paracosm.cluster.hardware import Hardware, Stack, find_hardware, find_stack
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, shown
 from paracosm.graphs.capture.options import DTYPES, MOST_ELEMENTS, parse_shape
@@ -25,10 +25,10 @@ from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.fields import PredictionFields
 from paracosm.prediction.timeline_ranks import check_ranks, parse_ranks
 from paracosm.price import DevicePrice
-from paracosm.profiling.datasheets import holds_hardware
 from paracosm.quantities import Duration
 
 if TYPE_CHECKING:
+    from paracosm.cluster.hardware import Hardware, Stack
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies.strategy import Strategy
 
@@ -237,7 +237,7 @@ class PredictConfig(PredictionFields):
     @classmethod
     def _known_stack(cls, name: str | None) -> str | None:
         if name is not None:
-            find_stack(name)
+            catalogue.find_stack(name)
         return name
 
     def without_effect(self) -> set[str]:
@@ -412,7 +412,7 @@ class PredictConfig(PredictionFields):
     @cached_property
     def software(self) -> Stack:
         """The stack that runs on hardware of the catalogue."""
-        return find_stack(self.software_name)
+        return catalogue.find_stack(self.software_name)
 
     @cached_property
     def software_name(self) -> str:
@@ -458,15 +458,17 @@ class PredictConfig(PredictionFields):
         """
         if self.hardware is None or "db" in self.model_fields_set:
             return None
+        from paracosm.profiling.datasheets import holds_hardware  # with what reads graphs
+
         if self.db.is_file() and holds_hardware(self.db, self.hardware):
             return None
         try:
-            hardware = find_hardware(self.hardware)
+            hardware = catalogue.find_hardware(self.hardware)
         except InputError:
             if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
                 return None  # the database's contents are reported later
             raise
-        return hardware if self.stack is None else find_stack(self.stack).on(hardware)
+        return hardware if self.stack is None else catalogue.find_stack(self.stack).on(hardware)
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions

@@ -248,7 +248,7 @@ def _run(
             announce(warning)
     loop: Any = advance
     if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*")):
-        announce("compiling the simulator, once on this machine: some 12 seconds")
+        announce("compiling the simulator, once on this machine: some 15 seconds")
     started = time.perf_counter()
 
     last = -1

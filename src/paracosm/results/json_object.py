@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
 from enum import Enum
 from functools import cache
 from numbers import Integral, Real
@@ -15,6 +15,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NoReturn,
     Self,
     Union,
     dataclass_transform,
@@ -40,7 +41,27 @@ class JsonObject(Mapping[str, Any]):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True, eq=False)(cls)
+        # Methods made for each of fifty classes would take as long as importing NumPy.
+        dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        kind, defaults = type(self).__name__, _defaults(type(self))
+        if unknown := values.keys() - defaults.keys():
+            raise TypeError(f"{kind} has no field {', '.join(sorted(unknown))}")
+        vars(self).update(defaults, **values)
+        missing = [name for name, value in vars(self).items() if value is MISSING]
+        if missing:
+            raise TypeError(f"{kind} needs {', '.join(missing)}")
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__qualname__}({values})"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __getitem__(self, name: str) -> Any:
         if name not in _fields(type(self)) or self._is_left_out(name):
@@ -85,6 +106,12 @@ class JsonObject(Mapping[str, Any]):
 def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
     """Return the fields of a type by name, and whether None leaves each out."""
     return {field.name: field.default is None for field in fields(kind) if field.init}
+
+
+@cache
+def _defaults(kind: type[JsonObject]) -> Mapping[str, Any]:
+    """Return the default of each field of a type."""
+    return {each.name: each.default for each in fields(kind)}
 
 
 _hints = cache(get_type_hints)

@@ -14,12 +14,11 @@ from paracosm.arrays import Ints
 from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.heaps import later
+from paracosm.simulation.schedule import FAILURE
 from paracosm.timing.compiled import uniform
 
 NEXT, ROWS = range(2)
 """In `Failures.counts`: the worker that fails next, rows written."""
-
-FAILURE = np.dtype([("time", "i8"), ("worker", "i4")])
 
 FAILING = np.dtype(columns("i8", "at", "back", "drawn"))
 """A worker: when it fails next, until when it is away, how many intervals were drawn."""

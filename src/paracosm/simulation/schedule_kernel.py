@@ -58,14 +58,6 @@ STATION = np.dtype([("busy", "i8"), ("flows", "i8"), ("since", "i8")])
 """A port: picoseconds of transfers that ended; with fair sharing those for which some were under
 way, how many are, and since when there are any."""
 
-READ = np.dtype(
-    [("time", "i8"), ("worker", "i4"), ("step", "i4"), ("tensor", "i4"), ("version", "i4")]
-)
-UPDATE = np.dtype([("time", "i8"), *columns("i4", "worker", "step", "tensor", "version", "read")])
-STEP = np.dtype(
-    [("worker", "i4"), ("step", "i4"), ("begin", "i8"), ("end", "i8"), ("accepted", "i1")]
-)
-
 
 class Plan(NamedTuple):
     """Everything that the loop reads and writes, for W workers and S tensors."""

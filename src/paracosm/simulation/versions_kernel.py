@@ -11,7 +11,8 @@ import numpy as np
 
 from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined
-from paracosm.simulation.schedule_kernel import PUSHED, READ, STEP, UPDATE
+from paracosm.simulation.schedule import READ, STEP, UPDATE
+from paracosm.simulation.schedule_kernel import PUSHED
 
 NONE = -1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from paracosm.arrays import Floats
 from paracosm.cluster.changes import parse_places
@@ -279,7 +279,7 @@ class LearningFields(RecipeFields):
         check_scheme(self.shards)
 
 
-class ProfiledFields(BaseModel):
+class ProfiledFields(Configuration):
     """A profiled job whose steps are simulated op by op."""
 
     profile: Path = Field(
@@ -383,7 +383,7 @@ def _per_client(column: Literal["speed", "uplink", "downlink"]) -> BeforeValidat
     return BeforeValidator(read)
 
 
-class ClientFields(BaseModel):
+class ClientFields(Configuration):
     """The fields that say whose data is trained on, where workers are places that clients take."""
 
     clients: int | None = Field(

@@ -14,7 +14,7 @@ from paracosm.models.shards import ALL
 from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.rules import Rule
-from paracosm.simulation.schedule import Schedule, generate_schedule
+from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
 from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import Recorded
@@ -177,6 +177,8 @@ def _can_end(distribution: Distribution) -> bool:
 
 
 def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
+    from paracosm.simulation.scheduling import generate_schedule  # by Numba
+
     state = job.state
     sources = map(state.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured

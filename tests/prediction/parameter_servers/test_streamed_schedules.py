@@ -14,7 +14,8 @@ from random_workloads import Case, cases, whole_numbers
 from steps_schedule import schedule_literally
 
 from paracosm.simulation.rules import Rule, asgd, backup, fedbuff, softsync, ssgd, ssp
-from paracosm.simulation.schedule import Schedule, join_schedules, stream_schedule
+from paracosm.simulation.schedule import Schedule, join_schedules
+from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Workload
 

@@ -22,8 +22,7 @@ from training_on_schedule import train_plainly
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.simulation.schedule import Schedule
-from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.simulation.schedule import READ, STEP, UPDATE, Schedule
 from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.scheduled import events, train_on_schedule
 

@@ -40,7 +40,7 @@ WithUnit = BeforeValidator(_with_unit)
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     title: str = Field(max_length=200, description="its full name")
     source: str = Field(max_length=800, description="the document that the numbers are from")
@@ -187,7 +187,7 @@ class NodeType(_Entry):
 class Catalogue(BaseModel):
     """Entries by their names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     devices: dict[str, Device] = {}
     interconnects: dict[str, Interconnect] = {}

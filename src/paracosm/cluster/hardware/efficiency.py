@@ -53,7 +53,7 @@ Share = Annotated[float, Field(gt=0, le=1.2)]
 class Efficiency(BaseModel):
     """The efficiency of ops of one class on one device."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     compute: Share = Field(1.0, description="share of the peak")
     memory: Share = Field(1.0, description="share of the memory's bandwidth")
@@ -66,7 +66,7 @@ class Efficiency(BaseModel):
 class Efficiencies(BaseModel):
     """Measured efficiencies by device, then by class."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     devices: dict[str, dict[str, Efficiency]]
     common: float = Field(

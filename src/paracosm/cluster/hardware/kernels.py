@@ -64,7 +64,7 @@ rate where all are full."""
 
 
 class _Kernel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     fixed: float = Field(ge=0, description="seconds of a kernel, whatever its size")
     spread: float = Field(ge=0, description="half-width of the 90 % interval of its logarithm")
@@ -95,7 +95,7 @@ class ProductKernel(_Kernel):
 class Kernels(BaseModel):
     """Timed kernels by name; products by type of number and how it is scaled."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     attention: dict[str, AttentionKernel]
     products: dict[str, ProductKernel]

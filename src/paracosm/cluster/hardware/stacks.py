@@ -37,7 +37,7 @@ float8."""
 class MeasuredClass(BaseModel):
     """Ops of one class, timed with a stack on a device."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     time: float = Field(gt=0, allow_inf_nan=False, description="over what is predicted without it")
     spread: float = Field(ge=0, description="half-width of the 90 % interval of its logarithm")
@@ -47,7 +47,7 @@ class MeasuredClass(BaseModel):
 class MeasuredLink(BaseModel):
     """What collectives between the devices of a node were measured to get."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     bandwidth: Annotated[Bandwidth, Field(gt=0, allow_inf_nan=False)] = Field(
         description="one way, as 300 GB/s"
@@ -58,7 +58,7 @@ class MeasuredLink(BaseModel):
 class Measured(BaseModel):
     """What was measured with a stack on one device."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     ops: dict[str, MeasuredClass] = Field({}, description="by class of ops")
     inner: MeasuredLink | None = Field(None, description="the link between devices of a node")
@@ -67,7 +67,7 @@ class Measured(BaseModel):
 class Stack(BaseModel):
     """A framework with its kernels."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     title: str = Field(max_length=200, description="its full name")
     since: str = Field(pattern=r"^\d{4}-\d\d$", description="month of its versions, 2024-11")

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster, star
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.link import Star, Switch
+from paracosm.configuration import Configuration
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.graphs.capture.options import MOST_ELEMENTS
@@ -52,7 +53,7 @@ def parameters_on(profile: JobProfile, servers: int) -> Ints:
     return parameters
 
 
-class ThroughputFields(BaseModel):
+class ThroughputFields(Configuration):
     """How workers of a profiled job share servers, and how long to simulate them."""
 
     profile: Path = Field(

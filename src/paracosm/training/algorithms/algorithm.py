@@ -208,7 +208,7 @@ def named_algorithm(reference: str) -> type[Algorithm]:
 class _Own(BaseModel):
     """What a run relies on in an algorithm, and a class of the user's own may override."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
     name: str
     topologies: tuple[Topology, ...] = Field(min_length=1)
     has_rounds: bool
