@@ -167,7 +167,7 @@ def _next_instant(s: Any, until: Any, most: Any, instants: Any) -> Any:
     return k.GO_ON
 
 
-@inlined
+@by_reference
 def _write_due(s: Any, instant: Any, starting: Any) -> Any:
     """Write the updates that are complete and begin the next ones; at the start, begin only."""
     rules = s.rules
@@ -186,7 +186,7 @@ def _write_due(s: Any, instant: Any, starting: Any) -> Any:
     return k.GO_ON
 
 
-@inlined
+@by_reference
 def _read_due(s: Any, instant: Any) -> Any:
     """Let all that are due read, from where an earlier call ended."""
     rules, counters = s.rules, s.counters
