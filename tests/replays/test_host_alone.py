@@ -80,12 +80,6 @@ def test_a_kernel_that_does_not_say_its_device_is_of_one(tmp_path: Path) -> None
     assert "no span of a device" not in str(summary.notes)
 
 
-def test_communication_of_gloo_on_the_host_is_said(tmp_path: Path) -> None:
-    events = [*TWO, span("user_annotation", "gloo:all_reduce", 800, 100)]
-    notes = str(summary_of(written(tmp_path, events)).notes)
-    assert "1 span of communication on the host not told from ops: gloo:all_reduce" in notes
-
-
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -123,5 +123,5 @@ def test_what_one_rank_does_alone_waits_for_nobody(tmp_path: Path) -> None:
 def test_collectives_without_a_group_among_several_ranks_are_said(tmp_path: Path) -> None:
     summary = summary_of(*job(tmp_path, "void mscclpp::allreduce_kernel<half>(half*)", ranks=4))
     assert summary.notes == {
-        "all traces": ["8 kernels that do not say their group taken for collectives of all ranks"]
+        "all traces": ["8 calls that do not say their group taken for collectives of all ranks"]
     }

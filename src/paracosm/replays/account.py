@@ -49,7 +49,7 @@ class Account:
                 by_subject[str(path)] = said
         by_subject = dict(sorted(by_subject.items()))
         if self.ungrouped:
-            count = counted(self.ungrouped, "kernel")
+            count = counted(self.ungrouped, "call")
             by_subject[ALL] = [
                 f"{count} that do not say their group taken for collectives of all ranks"
             ]

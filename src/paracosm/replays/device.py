@@ -75,6 +75,9 @@ def device_segments(
             segment.calls = ()
         if segment.calls or one_sided:
             segment.work, segment.step = "communication", "communication"
+        if segment.calls and not trace.has_device:
+            # Several threads take what was called in its order.
+            segment.called = float(trace.begin[row if call < 0 else call])
         late = call >= 0 and issued >= ready
         made.first.append(_delayed(made.segments, segment, after, ready, late))
         made.of.append(segment)

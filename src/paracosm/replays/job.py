@@ -14,6 +14,7 @@ from paracosm.replays.segments import Segments, segments_of
 from paracosm.replays.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto.communication import BY_NAME, NamedKernels
 from paracosm.timeline.kineto.faults import check_device, mark_faults, repeated_marks, step_faults
+from paracosm.timeline.kineto.host_communication import host_communication
 from paracosm.timeline.kineto.read import KinetoFile, open_kineto, read_kineto
 from paracosm.timeline.kineto.trace import (
     Collective,
@@ -248,7 +249,7 @@ def job_of_traces(
     `warm` of the steps, the first ones, are played and not counted; the other arguments are those
     of `read_job`.
     """
-    ranked = _by_rank(traces)
+    ranked = {rank: host_communication(trace) for rank, trace in _by_rank(traces).items()}
     for trace in traces:
         check_device(trace)
     if steps is None:
@@ -374,7 +375,7 @@ def groups_of(
     ranks_of: dict[tuple[Sequence[int], int], tuple[int, ...]] = {}
     calls_of: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
     for rank in traced:
-        for segment in sorted(segments[rank], key=lambda segment: segment.begin):
+        for segment in sorted(segments[rank], key=_issued):
             if not segment.calls or segment.calls[0].is_message:
                 continue
             call = segment.calls[0]
@@ -391,6 +392,10 @@ def groups_of(
     for group in groups:
         _check(group, paths)
     return groups
+
+
+def _issued(segment: Segment) -> float:
+    return segment.begin if segment.called is None else segment.called
 
 
 def _ranks(
@@ -428,13 +433,22 @@ def _check(group: Group, paths: Mapping[int, Path]) -> None:
                 raise InputError(
                     f"{paths[rank]}: collective {number} in {group.label} is {kind} "
                     f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is {expected}: "
-                    "the traces are not of the same steps"
+                    f"{_why_they_differ(group, other)}"
                 )
         if len(calls) != len(others):
             raise InputError(
                 f"{paths[rank]}: {len(others)} collectives in {group.label}, and rank {first} has "
-                f"{len(calls)}: the traces are not of the same steps"
+                f"{len(calls)}: {_why_they_differ(group, (*others, *calls)[0])}"
             )
+
+
+def _why_they_differ(group: Group, met: Segment) -> str:
+    if met.on_host and not group.name:
+        return (
+            "the traces are not of the same steps, or the job has several groups, which ranges of "
+            "gloo do not tell; --alone takes collectives of one rank as long as they were"
+        )
+    return "the traces are not of the same steps"
 
 
 TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microseconds
@@ -452,10 +466,11 @@ def offsets_between_clocks(
     """Return the seconds to add to the times of each rank, set by where ranks met.
 
     A collective ends on all of its ranks at once, to some microseconds, and a message on both of
-    its own. Where ranks disagree by more in the median, their clocks do: the traces of such a rank,
-    and of those that agree with it, are moved. A message that a buffer holds ends later on its
-    receiver: between two ranks the mean of both directions counts. Ranks that never meet are taken
-    by their clocks.
+    its own; one of the host may end milliseconds apart, and says only that clocks differ if a rank
+    has left before another one has come. Where ranks disagree by more in the median, their clocks
+    do: the traces of such a rank, and of those that agree with it, are moved. A message that a
+    buffer holds ends later on its receiver: between two ranks the mean of both directions counts.
+    Ranks that never meet are taken by their clocks.
     """
     moved = dict(offset)
     agree = {rank: frozenset([rank]) for rank in offset}
@@ -478,7 +493,8 @@ def offsets_between_clocks(
                 rank: np.array([segment.end for segment in calls]) + moved[rank]
                 for rank, calls in zip(group.ranks, group.calls, strict=True)
             }
-            settle(group.ranks, partial(_late_together, ends))
+            by_clocks = _could_meet(group, moved)
+            settle(group.ranks, partial(_late_together, {} if by_clocks else ends))
     between: dict[tuple[int, int], dict[bool, list[float]]] = {}
     for message in messages:
         pair = min(message.source, message.target), max(message.source, message.target)
@@ -492,7 +508,22 @@ def offsets_between_clocks(
     return moved
 
 
+def _could_meet(group: Group, offset: Mapping[int, float]) -> bool:
+    """Whether clocks are possible by most collectives of the host in a group."""
+    if not group.calls[0][0].on_host:
+        return False
+    met = 0
+    for calls in zip(*group.calls, strict=True):
+        shifts = [offset[rank] for rank in group.ranks]
+        left = min(call.end + shift for call, shift in zip(calls, shifts, strict=True))
+        came = max(call.begin + shift for call, shift in zip(calls, shifts, strict=True))
+        met += left >= came
+    return met > len(group.calls[0]) / 2
+
+
 def _late_together(ends: Mapping[int, Floats], known: list[int], others: list[int]) -> float:
+    if not ends:
+        return 0.0
     agreed = np.median([ends[rank] for rank in known], axis=0)
     return float(np.median([ends[rank] - agreed for rank in others]))
 

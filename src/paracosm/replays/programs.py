@@ -86,6 +86,9 @@ class _Meetings:
             # The rank that came last did not wait: the collective took as long as it took there.
             took = min(segment.end - segment.begin for segment in meeting)
             began = max(segment.begin + by for segment, by in zip(meeting, offsets, strict=True))
+            if meeting[0].on_host:  # its ranks leave one after another
+                left = min(segment.end + by for segment, by in zip(meeting, offsets, strict=True))
+                took = max(min(took, left - began), 0.0)
             for segment, by in zip(meeting, offsets, strict=True):
                 size = max(segment.calls[0].size, 0)
                 part = _Part("collective", role, size, took, began, segment.end + by)
@@ -178,10 +181,7 @@ def _written(
             times = (arrive, arrive, end)
             segment.row = rows.add(segment, times, segment.end - segment.begin, after)
         elif not segment.calls[0].is_message:
-            times = (arrive, segment_parts[0].begin, end)
-            segment.row = rows.add(
-                segment, times, segment_parts[0].duration, after, part=segment_parts[0]
-            )
+            segment.row = _met(rows, segment, arrive, end, after, segment_parts[0])
         else:
             segment.row = _exchanged(rows, segment, arrive, end, after, segment_parts)
     segments = rank.segments
@@ -200,6 +200,17 @@ def _written(
         missing=rank.trace.missing,
         has_device=rank.trace.has_device,
     )
+
+
+def _met(
+    rows: _Rows, segment: Segment, arrive: float, end: float, after: list[int], part: _Part
+) -> int:
+    """Write the rows of a collective: with all ranks, and until its own rank leaves it."""
+    left = min(part.begin + part.duration, end) if segment.on_host else end
+    row = rows.add(segment, (arrive, part.begin, left), part.duration, after, part=part)
+    if end - left > SHORTEST:
+        row = rows.add(segment, (left, left, end), end - left, [row])
+    return row
 
 
 def _exchanged(

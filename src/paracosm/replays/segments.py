@@ -63,15 +63,24 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         if number == window.thread or (lane.kind == "thread" and _matters(trace, spans, number))
     }
     overs = hand_overs(trace, window, backward_threads(trace), busy)
+    met = {} if trace.has_device else waits_for_host_communication(spans, device, busy)
     cuts = [step.begin for step in window.steps]
     threads: ByThread = {}
     for number, times in busy.items():
         main = number == window.thread
         end = window.end if main and window.steps else float(times[:, 1].max(initial=window.begin))
-        holes = _holes(window, overs, number)
+        holes = [
+            *_holes(window, overs, number),
+            *((wait.begin, wait.until.end) for wait in met.get(number, ())),
+        ]
         own_cuts = cuts if main else []
         threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
+    for number, waits_of_thread in met.items():
+        edges = _Edges(threads[number])
+        for wait in waits_of_thread:
+            if (goes_on := edges.first_from(wait.until.end)) is not None:
+                goes_on.after = [*goes_on.after, wait.until]
     _number(trace, window, spans, device, threads)
     segments = [*device.segments, *(segment for thread in threads.values() for segment in thread)]
     main_segments = threads.get(window.thread, [])
@@ -84,6 +93,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
             (launch, device.of[number])
             for number in queue.tolist()
             if (launch := host.launched_by.get(int(spans.call[number]))) is not None
+            and trace.has_device  # the host's threads set the pace of what they do themselves
         ],
     )
 
@@ -395,3 +405,34 @@ def hand_overs(
                 to={**(before.to if before else {}), thread: last},
             )
     return [by_row[number] for number in sorted(by_row)]
+
+
+@dataclass(frozen=True, slots=True)
+class HostWait:
+    """A thread has nothing open from `begin` to the end of a collective, or of a message."""
+
+    begin: float
+    until: Segment
+
+
+def waits_for_host_communication(
+    spans: DeviceSpans, device: DeviceSegments, busy: Mapping[int, Floats]
+) -> dict[int, list[HostWait]]:
+    """Return, by thread, what it has waited for between its ops.
+
+    No profiler records the wait. A thread that has nothing open while a collective or a message
+    ends that was called before has waited for it, and for the last one of several that end in one
+    gap: it calls again as soon as it can. Where that is not so, as much of the gap as lies before
+    the end is taken for waiting, and would become shorter with the collective.
+    """
+    ends = np.array([segment.end for segment in device.of])
+    by_end = np.argsort(ends, kind="stable")
+    by_thread: dict[int, list[HostWait]] = {}
+    for thread, times in busy.items():
+        for first, last in zip(times[:-1, 1].tolist(), times[1:, 0].tolist(), strict=True):
+            low, high = np.searchsorted(ends[by_end], (first, last), side="right")
+            for number in by_end[low:high][::-1].tolist():
+                if -np.inf < spans.launched[number] < first:
+                    by_thread.setdefault(thread, []).append(HostWait(first, device.of[number]))
+                    break
+    return by_thread

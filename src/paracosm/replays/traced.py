@@ -29,7 +29,7 @@ class TracedRank:
     launches: Ints  # rows of calls ...
     spans: Ints  # ... and of the spans that they launched, in that order
     missing: tuple[str, ...]  # what the trace lacks
-    has_device: bool  # if not, ops of the host are the computing
+    has_device: bool  # if not, ops of the host are the computing, and it communicates itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,14 @@ class Segment:
     after: "list[Segment]" = field(default_factory=list)
     # The collective that it is, or the messages that it sends and receives.
     calls: tuple[Collective, ...] = ()
+    called: float | None = None  # when it was, if it is a collective of the host
     row: int = -1  # the last in the program; -1 until it is written
     iteration: int = -1  # which of the window's steps it was done in, or launched in; -1 for none
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is a collective that threads of the host carry out."""
+        return self.called is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.communication import named_kernels
 from paracosm.timeline.kineto.device import Calls, device_spans, waits_between_streams
 from paracosm.timeline.kineto.faults import check_device, whole_steps
+from paracosm.timeline.kineto.host_communication import communication_among_ops
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import (
     KinetoTrace,
@@ -64,7 +65,7 @@ def read_kineto_graph(
         "ranks": trace.world_size,
         "missing": list(trace.missing),
         "steps_left_out": {str(number): fault for number, fault in sorted(faults.items())},
-        "notes": list(trace.notes),
+        "notes": [*trace.notes, *communication_among_ops(trace)],
     }
     return build_graph(nodes, provenance=provenance, where=str(path))
 

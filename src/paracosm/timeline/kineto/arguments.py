@@ -52,12 +52,23 @@ def collective(name: str, arguments: dict[str, Any]) -> Collective:
         group_size=group_size,
         ranks=_ranks(arguments, group_size),
         peer=number_of(arguments.get("Dst Rank", arguments.get("Src Rank")), -1),
-        place=-1 if ends is None else int(ends[1]),
+        place=_other_place(name, arguments) if ends is None else int(ends[1]),
     )
 
 
 MOST_RANKS = 1_000_000
 _ENDS = re.compile(r"nccl:(?:send|recv) \d+(?:->|<-)(\d+)")  # places in the group: own, the other's
+
+
+_MESSAGE = re.compile("c10d::(?:send|recv_)$")  # (tensors, group, place of the other, tag)
+
+
+def _other_place(name: str, arguments: dict[str, Any]) -> int:
+    """Return the place in its group of the other end of a message; -1 where the op lacks it."""
+    values = arguments.get("Concrete Inputs")
+    if _MESSAGE.match(name) is None or not isinstance(values, list) or len(values) < 3:
+        return -1
+    return number_of(values[2], -1)
 
 
 def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:

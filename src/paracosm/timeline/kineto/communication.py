@@ -11,6 +11,9 @@ from paracosm.errors import InputError, unknown
 MESSAGES = ("send", "recv")
 """Kinds of point-to-point operations: the two ends of a message."""
 
+HOST_BACKENDS = ("gloo", "mpi", "ucc")
+"""Backends of torch.distributed that mark what they do on the host by ranges: "gloo:all_reduce"."""
+
 ONE_SIDED = "one_sided"
 """What one rank does alone with the memory of another one, which does not wait for it."""
 
@@ -33,7 +36,8 @@ _COLLECTIVES = {
 KINDS = frozenset(_COLLECTIVES.values())
 """Kinds of collectives, and the two of messages."""
 
-_VARIANT = re.compile("base|coalesced|into|single$|tensor$")
+_VARIANT = re.compile("base|coalesced|into|single$|tensor$|anysource|^sparse")
+_MARKED = re.compile(rf"(?:c10d::|(?:{'|'.join(HOST_BACKENDS)}):)")
 _LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
 
 # Words of libraries in front of the kernel's own name, and the kinds that they have beside the
@@ -97,7 +101,8 @@ def collective_of(name: str) -> str:
     For kernels of known libraries with an unspecific name (`ncclDevKernel_Generic`) it is
     "collective", and `ONE_SIDED` for those with which a rank waits for no other one.
     """
-    plain = _COLLECTIVES.get(_VARIANT.sub("", re.sub(r"[^a-z]", "", name.lower())), "")
+    letters = re.sub(r"[^a-z]", "", _MARKED.sub("", name, count=1).lower())
+    plain = _COLLECTIVES.get(_VARIANT.sub("", letters), "")
     if plain:
         return plain
     own = _own_name(name)

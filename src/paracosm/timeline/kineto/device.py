@@ -174,9 +174,11 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
     The spans of one launch, of a graph, wait for each other along its edges, and what is launched
     before and after for the graph as a whole. No profiler records that: here it is always the
     second rule.
+
+    What the host communicates on threads of its own waits for none of the others.
     """
     streams = _Streams(trace, spans)
-    if len(streams.order) < 2:
+    if len(streams.order) < 2 or not trace.has_device:
         return {}
     if any(
         synchronisation.kind == "stream wait event"

@@ -5,7 +5,6 @@ from `baseTimeNanoseconds`; they are kept to the nanosecond. What takes no time 
 counters, frames of Python) is passed over: which call launched which kernel, the correlation says.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from paracosm.timeline.kineto.arguments import (
 from paracosm.timeline.kineto.categories import CATEGORIES, ON_DEVICE, ON_STREAM, category_of
 from paracosm.timeline.kineto.communication import (
     BY_NAME,
+    HOST_BACKENDS,
     NamedKernels,
     looks_like_communication,
 )
@@ -47,7 +47,6 @@ _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}
 _OP, _ANNOTATION, _SYNC = (_CODES[name] for name in ("op", "annotation", "sync"))
 _KERNEL = _CODES["kernel"]
-_CALLED = (_OP, _ANNOTATION)
 _CALLS = (_CODES["runtime"], _CODES["other"])
 _RUN = tuple(_DEVICE - {_SYNC})
 _NO_TIME = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -56,8 +55,9 @@ _LATEST = 1 << 62
 _FAR = 1_000_000_000_000  # from all other spans: no trace is silent for so long
 _CLOCKS = 5_000  # by which clocks of host and device may differ
 _LONG_BEFORE = 100_000_000  # by which they never do
-_ON_HOST = re.compile("(gloo|mpi|ucc|ccl|xccl):|record_param_comms")
-_COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
+_ON_HOST = tuple(f"{backend}:" for backend in HOST_BACKENDS)
+# Ops and ranges around launches, and what is done on the host.
+_COMMUNICATION = ("nccl", "record_param_comms", "rccl", "c10d::send", "c10d::recv_", *_ON_HOST)
 
 
 def read_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NAME) -> KinetoTrace:
@@ -170,6 +170,7 @@ class KinetoFile:
         self._details: dict[Collective | Synchronisation, int] = {}
         self._inputs: dict[int, Inputs] = {}
         self._base = 0  # nanoseconds
+        self._only_group: tuple[int, ...] = ()  # the ranks of the only process group
         self._between = (-_LATEST, _LATEST)  # nanoseconds in which spans begin
         self._unfinished = 0
         self._uncorrelated = 0
@@ -332,6 +333,7 @@ class KinetoFile:
                     f"to {MOST_RANKS:,}"
                 )
             setattr(self, key, number)
+        self._only_group = _only_group(distributed.get("pg_config"))
         self._base = number_of(header.get("baseTimeNanoseconds"), 0)
         waits = any(isinstance(detail, Synchronisation) for detail in self._details)
         missing = {
@@ -384,11 +386,6 @@ class KinetoFile:
 
         if not any(lane.kind == "stream" for lane in self._lanes):
             yield "no span of a device: the ops of the host are taken for the computing"
-            if names := self._count(lambda name: _ON_HOST.match(name) is not None, _CALLED):
-                yield (
-                    f"{counted(sum(names.values()), 'span')} of communication on the host not told "
-                    f"from ops: {next(iter(names))}"
-                )
         if alike := self._alike():
             first = max(alike, key=lambda name: alike[name])
             others = f" and {len(alike) - 1} more names" if len(alike) > 1 else ""
@@ -500,10 +497,15 @@ class KinetoFile:
             place[order] = np.arange(len(order))
         collectives, waits = {}, {}
         texts = list(self._details)
-        for row in np.flatnonzero(detail >= 0).tolist():
+        has_device = any(lane.kind == "stream" for lane in self._lanes)
+        on_host = [code for name, code in self._names.items() if name.startswith(_ON_HOST)]
+        # Beside a device, a range of the host's may be open while something else is launched.
+        passed_over = np.isin(rows["name"][order], on_host) & has_device
+        for row in np.flatnonzero((detail >= 0) & ~passed_over).tolist():
             what = texts[detail[row]]
             if isinstance(what, Collective):
-                collectives[row] = what
+                silent = not (what.ranks or what.group or what.group_size)
+                collectives[row] = replace(what, ranks=self._only_group) if silent else what
             else:
                 waits[row] = replace(what, recorded=int(record[row]))
         return KinetoTrace(
@@ -532,6 +534,16 @@ class KinetoFile:
             named=self.named,
             untimed=frozenset(self._untimed.union(rows["correlation"][displaced].tolist())),
         )
+
+
+def _only_group(groups: Any) -> tuple[int, ...]:
+    """Return the ranks of the only process group of a job ("pg_config"); empty if it has more."""
+    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
+        return ()
+    ranks = groups[0].get("ranks")
+    if not isinstance(ranks, list) or len(ranks) > MOST_RANKS:
+        return ()
+    return tuple(ranks) if all(type(rank) is int and rank >= 0 for rank in ranks) else ()
 
 
 def _displaced(rows: Table) -> Bools:

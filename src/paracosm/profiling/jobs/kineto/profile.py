@@ -32,6 +32,7 @@ from paracosm.profiling.jobs.kineto.gradients import (
     worker_steps,
 )
 from paracosm.timeline.kineto.faults import check_device, whole_steps
+from paracosm.timeline.kineto.host_communication import communication_among_ops
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import KinetoTrace, is_backward
 
@@ -110,6 +111,7 @@ def job_profile_of_trace(
             "missing": list(trace.missing),
             "notes": [
                 *trace.notes,
+                *communication_among_ops(trace),
                 *(f"step {step}: {faults[step]}" for step in sorted(numbers & faults.keys())),
             ],
         },
