@@ -41,3 +41,19 @@ def test_the_packaged_files_are_the_same_to_the_parser_that_checks_them() -> Non
     assert len(files) > 4
     for file in files:
         assert read_packaged_yaml(file) == read_yaml(file, "packaged file"), file
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nodes: [a, b\nlinks: {x\n", 'it is no YAML, from line 2 on: "links: {x"'),
+        ("import torch\nx = {1: 2}\n", 'it is no YAML, from line 2 on: "x = {1: 2}"'),
+        ("workers: 4\n\tlatency: 1ms\n", "line 2 is indented by a tab: YAML takes spaces"),
+        ("workers: 'four\n", """it is no YAML, from line 1 on: "workers: 'four\""""),
+        ("a: \x01", "it is no text: it has characters that no YAML has"),
+    ],
+)
+def test_what_is_no_yaml_is_named_by_its_line(text: str, reason: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_yaml(text, "here")
+    assert str(raised.value) == f"here: {reason}"

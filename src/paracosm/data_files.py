@@ -58,11 +58,30 @@ def parse_yaml(text: str | bytes, where: str) -> Any:
     except UnicodeDecodeError:
         raise InputError(f"{where}: it is not UTF-8 text") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{where}: {_shortened(reason)}") from None
+        raise InputError(f"{where}: {_why_no_yaml(error, text)}") from None
     if _values_in(content, {}) > MOST_VALUES:
         raise InputError(f"{where}: more than {MOST_VALUES:,} values")
     return content
+
+
+def _why_no_yaml(error: Exception, text: str | bytes) -> str:
+    """Return what is wrong with a text, and where: not in the words of its parser."""
+    match error:
+        case yaml.reader.ReaderError():
+            return "it is no text: it has characters that no YAML has"
+        case yaml.MarkedYAMLError(problem_mark=yaml.Mark(line=number)):
+            lines = str(text).splitlines()
+            # A bracket or a quote that nothing closes is found at the end.
+            begun = error.context_mark.line if error.context_mark is not None else number
+            number = begun if number >= len(lines) else number
+            line = lines[number] if number < len(lines) else ""
+            if "\t" in line[: len(line) - len(line.lstrip())]:
+                return f"line {number + 1} is indented by a tab: YAML takes spaces"
+            shown = _shortened(" ".join(line.split()))
+            if isinstance(error, yaml.constructor.ConstructorError):  # a tag, or a list as a key
+                return f'line {number + 1} has what is no plain value or name: "{shown}"'
+            return f'it is no YAML, from line {number + 1} on: "{shown}"'
+    return _shortened(" ".join(str(error).split()))
 
 
 def read_json(path: str | Path, what: str) -> Any:

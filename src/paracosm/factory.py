@@ -68,6 +68,8 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise InputError(f'{kind} "{reference}": expected package.module:factory')
+    if module_name.endswith(".py") and not Path(module_name).is_file():
+        raise InputError(f'{kind} "{reference}": no such file: {module_name}')
     try:
         load = _load_file if module_name.endswith(".py") else _load_module
         module = load(module_name)

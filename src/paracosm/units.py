@@ -242,6 +242,9 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
         raise InputError(
             f'"{text}" has a unit ("{unit}"), but a plain number is expected here{written}'
         )
+    if unit == "m" and units is _DURATIONS:
+        digits = match["digits"]
+        raise InputError(f'"{text}" is minutes or milliseconds: write {digits}min or {digits}ms')
     if unit and unit not in units:
         raise InputError(f'{unknown(f"{kind} unit", unit, units)} (in "{text}")')
     power, factor = units[unit] if unit else (0, 1.0)

@@ -96,6 +96,8 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
         wrong = problem["input"]
         message = f"{message[0].lower()}{message[1:]}, got {_shown(wrong)}"
         digits = in_digits(wrong) if isinstance(wrong, str) else None
+        if problem["type"] == "float_parsing":
+            message = f"a number, not {_shown(wrong)}"
         if problem["type"] == "int_parsing":
             message = f"a whole number, not {_shown(wrong)}"
             message += "" if digits is None else f": write {digits}"

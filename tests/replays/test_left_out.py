@@ -297,3 +297,9 @@ def test_the_graph_of_a_trace_is_of_a_whole_step(
     assert main(["graph", "import", str(path), "--out", str(tmp_path / "x.graph")]) == 0
     said = capsys.readouterr().out
     assert "2 nodes, step 5 of 3, 4, 5, step 4: 2 of 2 launches have a kernel without" in said
+
+
+def test_a_trace_that_is_given_twice(tmp_path: Path) -> None:
+    path = written(tmp_path, [])
+    with pytest.raises(InputError, match="is given twice: give one trace of each rank"):
+        replay_traces([path, path])

@@ -28,6 +28,7 @@ from paracosm.cli.options import (
     with_fields_of,
     with_run_flags,
 )
+from paracosm.cli.other_files import refuse_no_script
 from paracosm.cli.run_verb import run_verb, show_summary, why, write_report_of
 from paracosm.cli.verbs import COMMAND_LINE_ERROR, Verb, parameters_of
 from paracosm.emulation.check import NO_SCRIPT
@@ -143,6 +144,8 @@ def _emulated(
     if script is None:
         raise InputError(NO_SCRIPT)
     is_folder = script.is_dir()
+    if not is_folder:
+        refuse_no_script(str(script))
     is_study = script.suffix in _STUDIES or is_folder
     if not is_study:
         values["script"] = str(script)

@@ -26,8 +26,15 @@ def way_out(word: Path, verb: str) -> InputError | None:
     """
     for ends, what, command in _FILES:
         if what == "a job profile" and verb in ("predict", "plan"):
+            if word.name.endswith(ends) and not word.exists():
+                return InputError(f"{word}: no such file: paracosm profile job writes job profiles")
             continue  # which read them: their own error says what is wrong
         if word.name.lower().endswith(ends):
+            if what == "a matrix" and verb == "relax tune":
+                command = (
+                    'relax tune --matrix {} --fault "uniform(-100, 100) every 1000s" '
+                    '--checkpoint "cost=1s" --tune "alpha=1.05..20"'
+                )
             if what == "a script" and verb == "plan":
                 command = "plan --script {} --hardware h100-sxm --workers 8,16"
             return _error(word, what, command)
@@ -49,6 +56,13 @@ def way_out(word: Path, verb: str) -> InputError | None:
             "with --"
         )
     return error
+
+
+def refuse_no_script(word: str) -> None:
+    """Raise InputError for a file that stands in the place of a script, and is something else."""
+    for ends, what, command in _FILES:
+        if what not in ("a script", "no YAML") and word.lower().endswith(ends):
+            raise InputError(f"{word} is {what}, and no script: paracosm {command.format(word)}")
 
 
 def _of_a_name(word: Path, verb: str) -> InputError | None:

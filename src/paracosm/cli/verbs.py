@@ -174,9 +174,9 @@ class Verb(TyperCommand):
             digits = in_digits(value)
             told = f"{match[1]}: a whole number" + (f", not {value}" if value else "")
             return told if digits is None else f"{told}: write {digits}"
-        return (
-            f"{message}: see {ctx.command_path} --help" if "extra argument" in message else message
-        )
+        if match := re.search(r"extra arguments?\)? \((.*)\)", message.replace("(s)", "")):
+            return f'"{match[1]}" is too much: see {ctx.command_path} --help'
+        return message
 
     def _instead_of(self, ctx: Any, option: str) -> str:
         """Return what to type instead of an option that this verb lacks."""
@@ -185,6 +185,10 @@ class Verb(TyperCommand):
         near = meant or get_close_matches(option, flags, n=1, cutoff=0.85)
         if near:
             return f"did you mean {near[0]}?"
+        word = option.lstrip("-").replace("-", "_")
+        if any(param.name == word and param.param_type_name == "argument" for param in self.params):
+            value = word.upper()
+            return f"{word} stands without a flag: {ctx.command_path} {value}"
         others = [
             verb for verb in VERBS if any(option in names for names in parameters_of(verb).values())
         ]

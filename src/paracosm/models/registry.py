@@ -101,6 +101,8 @@ def built_in(text: str, also: Iterable[str] = ()) -> BuiltIn:
     Raises:
         InputError: what it is not, with the nearest name of a model, or of those that fit `also`.
     """
+    if isinstance(text, str) and "(" not in text and text.strip() not in MODELS:
+        raise unknown("model", text, [*MODELS, *also, "package.module:factory"])
     name, positional, options = parse_expression(text, "model")
     if name not in MODELS:
         raise unknown("model", name, [*MODELS, *also, "package.module:factory"])

@@ -205,7 +205,7 @@ class PredictConfig(PredictionFields):
     def _consistent(self) -> Self:
         subjects = [name for name in SUBJECTS if getattr(self, name)]
         if len(subjects) != 1:
-            but = f", not {' and '.join(subjects)}" if subjects else ""
+            but = f", not {' and '.join(subjects)}" if subjects else ": --model resnet50"
             raise ValueError(f"nothing to predict: give one of model, graph, profile{but}")
         if self.shape is not None and not all(1 <= size <= MOST_ELEMENTS for size in self.shape):
             sizes = "x".join(map(shown, self.shape))

@@ -66,6 +66,8 @@ def read_parts(
         InputError: a pattern of `named` is about no kernel.
     """
     account = Account() if account is None else account
+    if twice := next((path for path in paths if list(paths).count(path) > 1), None):
+        raise InputError(f"{twice} is given twice: give one trace of each rank")
     files = [open_kineto(path, named=named) for path in paths]
     _check_named(files, named)
     marks = {file.path: file.marks() for file in files}

@@ -67,6 +67,9 @@ def _until(value: Any) -> float | Target:
         return value
     if isinstance(value, str) and any(sign in value for sign in "<=>"):
         return parse_target(value)
+    is_word = isinstance(value, str) and value.replace("_", "").strip().isalpha()
+    if is_word and value.strip() != "inf":
+        raise InputError(f'no duration and no target: write 20s or "loss <= 0.1", not "{value}"')
     seconds = read_duration(value)
     if not seconds > 0:
         raise InputError(f"until: must be above 0 seconds, not {value}")
