@@ -295,6 +295,8 @@ def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None
     assert said.startswith(f"In a world of 2, an iteration takes 46 ms{on_cpu}{share}")
     changed = job(**LINK, measured=tmp_path, what_if=("all_reduce: none",))
     assert f" instead of 46 ms,{on_cpu}, 100 % of 2 " in answer(run_emulation(changed).summary)
+    unlinked = answer(run_emulation(job(measured=tmp_path)).summary)
+    assert unlinked.endswith(". Assuming links that take no time.")
     free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
     assert free.twice_bandwidth is None  # it waits for nothing
 

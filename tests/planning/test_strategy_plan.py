@@ -87,7 +87,9 @@ def test_the_command_answers_in_a_sentence_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command("--price", "$2.2/h", "--out", str(tmp_path / "plan"))) == 0
-    first = capsys.readouterr().out.splitlines()[0]
+    said = capsys.readouterr().out
+    first = said.splitlines()[0]
+    assert "Assuming the default software." in " ".join(said.split())
     assert first.startswith("1 billion tokens of mpt-125m take ")
     assert " on 16 x NVIDIA A100" in first
     assert "Cost against time" in (tmp_path / "plan" / "report.html").read_text()

@@ -102,7 +102,7 @@ def test_the_page_says_what_the_job_is_and_whether_it_fits(tmp_path: Path) -> No
     assert "resnet50, batch 8, dp, 1 to 16 workers" in text
     assert "Strategy dp=16 Workers 16 Iteration time 1.25 s" in text
     assert "Efficiency 80.0%" in text
-    assert "Fits into memory no" in text
+    assert "Memory does not fit: " in text
     assert "one replica 1 s on one device, 8 examples/s" in text
     assert "baselines, one replica roofline 600 ms" in text
     assert "devices V100: 0.4 times as fast by the timings of V100" in text

@@ -72,7 +72,7 @@ def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
     assert "Measured 1.25 s (1.2 s to 1.4 s)" in text
     assert "Error -4.0%" in text
     assert "Examples/s 53.3" in text
-    assert "Peak memory 3.221 GB" in text
+    assert "Memory 3.221 GB in tensors" in text
     assert "Coverage 75.0% exact, 25.0% estimated, &lt;0.1% unknown" in text
     assert "bottleneck Computing: aten.op0.default takes 50%" in text
     assert "baselines, the iteration roofline 600 ms (-52.0%) " in text

@@ -21,6 +21,7 @@ from paracosm.results.view import (
     Table,
     Trials,
     View,
+    assuming,
     counted,
     figure,
     joined,
@@ -65,7 +66,9 @@ def sentence(summary: EmulationSummary) -> str:
     if summary.twice_bandwidth is not None:
         again = "" if summary.unchanged is None else " again"
         text += f"; with twice the bandwidth{again} {short_duration(summary.twice_bandwidth)}"
-    return f"{text}."
+    free = (summary.modelled or {}).get("communication", "") == "assumed: takes no time"
+    assumed = assuming(["links that take no time"] * free)
+    return f"{text}." + (f" {assumed}" if assumed else "")
 
 
 PARTS = ("compute", "exposed_communication", "waiting")

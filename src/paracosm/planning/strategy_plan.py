@@ -31,7 +31,7 @@ from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.config import SIZES, PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.measured_runs import measured_like
-from paracosm.prediction.replica import LAUNCH
+from paracosm.prediction.replica import LAUNCH, software_source
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.price import WORKER_HOURS, DevicePrice, Price
@@ -248,7 +248,7 @@ def _summary(
         nearest=measured_like(asked, designs[quickest].workers),
         durations={
             "durations of ops": "datasheet, times what ops of each class were measured to reach",
-            "software": f"{asked.software.title}: {asked.software.source}",
+            "software": software_source(asked, by_default=config.stack is None),
             "peaks and memory": hardware.device.source,
             **({} if hardware.node is None else {"node": hardware.node.source}),
             "launching an op": f"assumed: {format_duration(LAUNCH)}",

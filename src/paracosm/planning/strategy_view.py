@@ -9,7 +9,7 @@ import numpy as np
 
 from paracosm.cluster.description import cluster_text
 from paracosm.planning.view import money
-from paracosm.prediction.view import search_text, step_text, strategies_table
+from paracosm.prediction.view import search_text, step_text, strategies_table, what_is_assumed
 from paracosm.price import cost_text
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.results.chart import Axis, Chart, Curve, Mark, Sections
@@ -29,11 +29,13 @@ from paracosm.results.view import (
     Table,
     Trials,
     View,
+    assuming,
     counted,
     figure,
     table,
     template,
 )
+from paracosm.simulation.breakdown import CAUSES
 from paracosm.units import format_duration
 
 DAY = 86400.0
@@ -48,10 +50,13 @@ def sentence(summary: StrategyPlanSummary) -> str:
         f"{step_text(summary)}: "
         f"{best.strategy}, micro-batches of {best.micro_batch}; most of the time is {best.limit}"
     )
+    limits = {"launch": "Launching"} | dict.fromkeys(CAUSES.values(), "Communication")
+    assumed = assuming(what_is_assumed(summary.durations, limits.get(best.limit, best.limit)))
+    text += f". {assumed}" if assumed else "."
     if cheapest is best:
-        return f"{text}. Nothing is cheaper."
+        return f"{text} Nothing is cheaper."
     return (
-        f"{text}. Cheapest on {counted(cheapest.workers, 'worker')}: "
+        f"{text} Cheapest on {counted(cheapest.workers, 'worker')}: "
         f"{cost_text(summary, cheapest.cost)}, {long_time(cheapest.time)}."
     )
 

@@ -35,7 +35,9 @@ def sentence(summary: PlanSummary) -> str:
     """Name the fastest and the cheapest design, or state that none reached the target."""
     target = _target(summary)
     if summary.fastest is None:
-        return f"No design reaches {target}{_best_values(summary)}"
+        seldom = any(design.reached for design in summary.designs)
+        often = " with most of its seeds" if seldom else ""
+        return f"No design reaches {target}{often}{_best_values(summary)}"
     best = summary.designs[summary.fastest]
     text = f"{target[0].upper()}{target[1:]} is reached soonest with {_name(best)}: {_time(best)}"
     reference = None if summary.reference is None else summary.designs[summary.reference]

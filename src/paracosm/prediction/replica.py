@@ -383,15 +383,19 @@ def _where(replica: TimedReplica) -> str:
     return f"{hardware.device.title}{origin}{node}: by its datasheet, not timed"
 
 
+def software_source(config: PredictConfig, *, by_default: bool) -> str:
+    """Return which software runs on catalogued hardware, whether nobody chose it, its source."""
+    stack, why = config.software, BY_DEFAULT if by_default else ""
+    return f"{config.software_name}{why}: {stack.title}: {stack.source}"
+
+
 def _sources(replica: TimedReplica, config: PredictConfig) -> dict[str, str]:
     """Return the sources of the catalogue's numbers, and their correction."""
     if replica.hardware is None:
         return {}
     hardware, correction = replica.hardware, replica.correction
-    stack = config.software
-    why = "" if config.stack is not None else BY_DEFAULT
     sources = {
-        "software": f"{config.software_name}{why}: {stack.title}: {stack.source}",
+        "software": software_source(config, by_default=config.stack is None),
         "peaks and memory": hardware.device.source,
     }
     if "batch" not in config.model_fields_set and config.architecture is not None:

@@ -46,6 +46,7 @@ from paracosm.results.view import (
     Trial,
     Trials,
     View,
+    assuming,
     counted,
     figure,
     percent,
@@ -103,22 +104,22 @@ def job_sentence(summary: JobSummary) -> str:
 
 
 def _assuming(summary: IterationSummary | JobSummary) -> str | None:
-    """Say what nobody has given, and moves the answer by more than a tenth; None without any.
+    return assuming(what_is_assumed(summary.durations or {}, summary.bottleneck.partition(":")[0]))
+
+
+def what_is_assumed(origins: Mapping[str, str], limit: str) -> list[str]:
+    """Return what nobody has given, and moves the answer by more than a tenth.
 
     More sequences a device, or another stack, nearly always do; what the host takes to launch an
-    op, or a link, where the device waits for it.
+    op, or a link, where the device waits for it. `limit` is what limits the job, in one word.
     """
-    origins = summary.durations or {}
     parts = [ONE_EACH] * (ONE_EACH in origins)
     parts += ["the default software"] * (BY_DEFAULT in origins.get("software", ""))
     assumed = [name for name, text in origins.items() if text.startswith("assumed: ")]
-    limit = summary.bottleneck.partition(":")[0]
     if limit == "Launching" and "launching an op" in assumed:
         parts.append(f"{origins['launching an op'].removeprefix('assumed: ')} to launch an op")
     felt = ("peak_tflops of ", *(("usable of ", "latency of ") if limit == "Communication" else ()))
-    parts += [name.replace("_", " ") for name in assumed if name.startswith(felt)]
-    *rest, last = parts or [""]
-    return f"Assuming {', '.join(rest)}{' and ' * bool(rest)}{last}." if last else None
+    return parts + [name.replace("_", " ") for name in assumed if name.startswith(felt)]
 
 
 def step_text(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:
@@ -192,25 +193,16 @@ def _energy(summary: Summary) -> str | None:
     return None if joules is None else f"{format_energy(joules)} {step}"
 
 
-def _fits(summary: Known) -> str | None:
-    if (memory := summary.get("memory")) is not None:
-        verdict = str(memory["verdict"])
-        return {"fits": "yes", "does not fit": "no"}.get(verdict, verdict)
-    fits = summary.get("fits")
-    return None if fits is None else "yes" if fits else "no"
-
-
-def _reserved(summary: Known) -> str | None:
+def _memory_needed(summary: Known) -> str | None:
+    """Return "fits: 45 GB of 85.9 GB"; what tensors hold alone where no device is known."""
     if (memory := summary.get("memory")) is None:
-        return None
-    total, capacity, allocated, beyond = map(
-        format_size,
-        (
-            *(memory["total"], memory["capacity"], memory["allocated"]),
-            memory["reserved"] - memory["allocated"],
-        ),
-    )
-    return f"{total} of {capacity}: {allocated} in tensors, {beyond} kept by the allocator"
+        peak, fits = summary.get("peak_memory"), summary.get("fits")
+        if peak is None:
+            return None
+        verdict = "" if fits is None else "fits: " if fits else "does not fit: "
+        return f"{verdict}{format_size(peak)} in tensors"
+    total, capacity = format_size(memory["total"]), format_size(memory["capacity"])
+    return f"{memory['verdict']}: {total} of {capacity}"
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -234,9 +226,7 @@ FIGURES: Mapping[str, Figure] = {
     "Cost": lambda summary: _priced(summary),
     "Efficiency": figure("efficiency", "%"),
     f"At least {HALF:.0%} efficient": _of_job(lambda s: _efficient_up_to(s.throughput)),
-    "Peak memory": figure("peak_memory", "B"),
-    "Fits into memory": _fits,
-    "Memory": _reserved,
+    "Memory": _memory_needed,
     "Coverage": figure("coverage", _coverage),
 }
 
@@ -495,7 +485,7 @@ def _warnings(summary: Summary) -> dict[str, str | None]:
     other_device = summary.captured_for not in (None, summary.device)
     misfits = summary.misfits[1:3] if isinstance(summary, JobSummary) else ()
     return {
-        "memory": " ".join(misfits),
+        "too large": " ".join(misfits),
         "to measure": _to_measure(summary),
         "captured for": f"{summary.captured_for}: the timed device may run other ops"
         if other_device
@@ -681,7 +671,7 @@ VIEW = View(
                 "Error",
                 "Energy",
             ),
-            *("Examples/s", "Tokens/s", "Cost", "Peak memory", "Fits into memory", "Coverage"),
+            *("Examples/s", "Tokens/s", "Cost", "Memory", "Coverage"),
             *("cluster", "target", "strategy by default", "launching an op", "links"),
             *("experts", "splitting layers"),
             *("computing beside collectives", "Fastest strategies", "Scaling", "Throughput"),

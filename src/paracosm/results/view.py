@@ -243,6 +243,12 @@ def joined(values: Any, separator: str = ", ") -> str:
     return separator.join(map(str, several))
 
 
+def assuming(parts: Sequence[str]) -> str | None:
+    """Say what an answer rests on that nobody has given, and that moves it; None without any."""
+    *rest, last = parts or [""]
+    return f"Assuming {', '.join(rest)}{' and ' * bool(rest)}{last}." if last else None
+
+
 def counted(count: int, noun: str) -> str:
     """Return "1 worker" or "1,024 workers"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

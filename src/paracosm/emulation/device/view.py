@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paracosm.emulation.device.assumptions import assumed_in_words
+from paracosm.emulation.device.assumptions import Assumptions, assumed_in_words
 from paracosm.emulation.device.charts import sections
 from paracosm.price import cost_text
 from paracosm.results import ScriptSummary
-from paracosm.results.view import Table, View, counted, figure, percent, table
+from paracosm.results.view import Table, View, assuming, counted, figure, percent, table
 from paracosm.units import format_duration, format_size
 
 _MUCH_HOST = 0.1  # share of an iteration from which on the host is what limits it
@@ -19,7 +19,8 @@ def sentence(summary: ScriptSummary) -> str:
     """Return the answer: how long an iteration takes, what it waits for, whether it fits."""
     if summary.iteration_time is None or summary.memory is None:
         why = next((note["text"] for note in summary.notes if note["grave"]), "")
-        return f"The run {summary.status}: {why}." if why else f"The run {summary.status}."
+        ended = "was interrupted" if summary.status == "interrupted" else summary.status
+        return f"The run {ended}: {why.rstrip('.: ')}." if why else f"The run {ended}."
     takes = (
         f"On {summary.world_size:,} {summary.hardware} ({summary.node}) an iteration takes "
         f"{format_duration(summary.iteration_time)}"
@@ -40,12 +41,28 @@ def sentence(summary: ScriptSummary) -> str:
         f"Memory: {format_size(memory.allocated)} allocated, about {reserved} in use of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
+    assumed = assuming(_what_is_assumed(summary))
     advice = " ".join(f"{_upper(_saving(saving))}." for saving in memory.savings)
     recorded = ""
     if summary.recording is not None:
         seconds = format_duration(summary.recording["seconds"])
         recorded = f"Recorded in {seconds} here; nothing was computed."
-    return " ".join(filter(None, [f"{takes}.", _limits(summary), holds, advice, recorded]))
+    return " ".join(filter(None, [f"{takes}.", assumed, _limits(summary), holds, advice, recorded]))
+
+
+def _what_is_assumed(summary: ScriptSummary) -> list[str]:
+    """Return what nobody has given, and moves the answer by more than a tenth.
+
+    How unevenly a router loads experts, and how full masks are, nearly always do; what the host
+    takes for an op, where the device waits for it.
+    """
+    rules, words = Assumptions(), {entry["text"] for entry in summary.assumed}
+    parts = ["experts loaded evenly"] * (rules.experts in words)
+    parts += ["masks that leave nothing out"] * (rules.masks in words)
+    host = summary.durations.get("host", "")
+    if host.startswith("assumed: ") and (summary.launch_bound or 0.0) >= _MUCH_HOST:
+        parts.append(f"{host.removeprefix('assumed: ')} of the host")
+    return parts
 
 
 def _saving(saving: Mapping[str, Any]) -> str:
@@ -207,7 +224,11 @@ def _seconds(seconds: float | None) -> str | None:
 
 
 def _notes(summary: Any) -> dict[str, str | None]:
-    texts = [note["text"] for note in summary.get("notes") or ()]
+    notes = list(summary.get("notes") or ())
+    if summary.get("iteration_time") is None:  # the answer is the first grave one
+        said = next((note for note in notes if note["grave"]), None)
+        notes = [note for note in notes if note is not said]
+    texts = [note["text"] for note in notes]
     return {f"note {number}": text for number, text in enumerate(texts, 1)}
 
 
