@@ -98,9 +98,9 @@ def test_what_is_measured_is_printed_and_written(
     pretended: list[object], tmp_path: Path, capsys: Capture
 ) -> None:
     out = tmp_path / "node.yaml"
-    assert main(["calibrate", "--seconds", "1s", "--out", str(out)]) == 0
+    assert main(["calibrate", "--seconds", "1s", "--out", str(out), "--details"]) == 0
     assert pretended == [10.0, BandwidthSettings(1.0, 3), ShareSettings(4, 1.0, 10), "numpy"]
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "two processes on loopback, no network, 2 connections, 2 intervals of 1 s" in printed
     assert "Correlation is that of a connection's shares in consecutive intervals of 1 s" in printed
     assert "800 Mbit/s" in printed
@@ -175,6 +175,10 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
     assert streams["largest"] == 4e6
     assert main(["calibrate", str(profile)]) == 0
     printed = capsys.readouterr().out
+    assert "ends of downlink" not in printed
+    assert "more: --details" in printed
+    assert main(["calibrate", str(profile), "--details"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
     assert "ends of downlink streams" in printed
     assert "a window of 4 MB (the largest stream) or more cannot be distinguished" in printed
 

@@ -19,7 +19,9 @@ def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*JOB, *asked]) == 0
     # 4 pulls, 3 segments forward (before the first layer, then each) and 4 backward, 4 pushes, 4
     # updates.
-    assert "3 steps of 19 ops, 1 worker, 1 server" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3 steps of 19 ops, 1 worker, 1 server" in " ".join(said.split())
+    assert "more: --details" in said
     profile = load_job_profile(out)
     said = {"data": "digits", "lr": 0.1, "seed": 7}
     assert {name: profile.provenance[name] for name in said} == said

@@ -232,3 +232,12 @@ def test_what_theory_says_stands_before_the_run_and_only_there(capsys: Capture) 
     assert printed.count("rho(|C|)") == 1
     assert call(*SMALL, "--json") == 0
     assert capsys.readouterr().out.startswith("{")
+
+
+def test_a_measurement_begins_with_the_fastest_case(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--threads", "1", "--variant", "race", "--repeats", "1", "--tolerance", "1e-2"]
+    assert main(["relax", "measure", "--problem", "laplace2d:4", *flags]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Fastest: race on 1 thread, ")
+    assert "mean of" not in said
+    assert "more: --details" in said

@@ -118,6 +118,9 @@ def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert 'missing for relax --pattern metis: pip install "paracosm[metis]"' in printed
+    assert "numpy" not in printed
+    assert main(["doctor", "--details"]) == 0
+    assert np.__version__ in capsys.readouterr().out
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["numpy"] == np.__version__

@@ -74,7 +74,7 @@ QUICK = (
     "db export {db} --out {out}/a.parquet",
     "db merge {db} {exported} --out {out}/b.db",
     "profile import {job_steps} --out {out}/a.profile",
-    "doctor",
+    "doctor --details",
 )
 """Commands of less than a second."""
 
@@ -88,7 +88,7 @@ LONG = (
     f"train {SMALL} --shards {{ids}}",
     f"train {SMALL} --data leaf --data-dir {{leaf}}",
     f"plan {{job}} {PLANNED} --workers 1,2",
-    "relax measure --problem laplace2d:4 --threads 1,2 --repeats 1 --tolerance 1e-2",
+    "relax measure --problem laplace2d:4 --threads 1,2 --repeats 1 --tolerance 1e-2 --details",
     "profile ops --model mlp --shape 4 --db {db} --budget 0.2s --no-iterations",
     "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}/a.profile",
     "graph capture mlp --batch 4 --out {out}/a.graph",

@@ -12,8 +12,8 @@ import typer
 from typer import Argument, Option
 
 from paracosm.addresses import host_port, is_local
-from paracosm.cli.display import aligned, counter, printer, show_result
-from paracosm.cli.options import ForceFile, Json, Quiet, check_writable, duration, named
+from paracosm.cli.display import aligned, counter, paragraph, printer, show_result
+from paracosm.cli.options import Details, ForceFile, Json, Quiet, check_writable, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.nodes.calibration import (
     QUANTITIES,
@@ -94,6 +94,7 @@ def calibrate(
     update: Update = False,
     force: ForceFile = False,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
 ) -> int:
     """Measure bandwidth, how connections share it, and how long a node parses received bytes.
@@ -116,27 +117,27 @@ def calibrate(
     sharing = None
     if connections != 1:
         sharing = ShareSettings(connections or 4, _duration("--interval", interval, "1s"))
-    details: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if profile is not None and is_iperf3(profile):
         _refuse({"--bandwidth": bandwidth}, "the output of iperf3, which has one")
         calibration = calibration_of_iperf3(profile)
     elif profile is not None:
-        calibration, details = _estimate(profile, bandwidth)
+        calibration, more = _estimate(profile, bandwidth)
     elif bandwidth is not None:
         raise InputError("--bandwidth is the bandwidth of a profile's link: give a profile as well")
     elif (parser := parsing or "numpy") not in (*PARSERS, "none"):
         raise unknown("parser", parser, (*PARSERS, "none"))
     else:
         try:
-            calibration, details = _measured_link(
+            calibration, more = _measured_link(
                 *(peer, settings, sharing, token or 0, json or quiet)
             )
             if parser != "none":
-                more, parsed = _measured_parsing(parser, json or quiet)
-                calibration, details = more.over(calibration), details | parsed
+                parsing_of, parsed = _measured_parsing(parser, json or quiet)
+                calibration, more = parsing_of.over(calibration), more | parsed
         except WorkerError as error:
             raise typer.Abort(str(error)) from None
-    _write_and_show(calibration.over(known), out, details, _show_details, json, quiet)
+    _write_and_show(calibration.over(known), out, more, json=json, details=details, quiet=quiet)
     return 0
 
 
@@ -238,9 +239,11 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say()
         say(aligned(rows))
         say(
-            f"Correlation is that of a connection's shares in consecutive intervals of "
-            f"{format_duration(shares['interval'])}: at 1 it keeps its share, at 0 its shares are "
-            "independent."
+            paragraph(
+                f"Correlation is that of a connection's shares in consecutive intervals of "
+                f"{format_duration(shares['interval'])}: at 1 it keeps its share, at 0 its shares "
+                "are independent."
+            )
         )
     if parsing := details.get("parsing"):
         rows = [[">size", ">parsing"]]
@@ -248,8 +251,10 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say()
         say(aligned(rows))
         say(
-            f"The fitted line has a mean error of {parsing['error']:.0%} and a largest error of "
-            f"{parsing['worst']:.0%}."
+            paragraph(
+                f"The fitted line has a mean error of {parsing['error']:.0%} and a largest error "
+                f"of {parsing['worst']:.0%}."
+            )
         )
     if streams := details.get("streams"):
         rows = [["ends of downlink streams", ">average", ">median", ">95 %", ">maximum"]]
@@ -260,8 +265,10 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say(aligned(rows))
         count, largest = streams["errors"]["streams"], format_size(streams["largest"])
         say(
-            f"{count} streams; a window of {largest} (the largest stream) or more cannot be "
-            "distinguished from none."
+            paragraph(
+                f"{count} streams; a window of {largest} (the largest stream) or more cannot be "
+                "distinguished from none."
+            )
         )
 
 
@@ -321,12 +328,13 @@ def _read_known(path: Path | None, update: bool, force: bool) -> NodeCalibration
 def _write_and_show(
     whole: NodeCalibration,
     out: Path | None,
-    details: Mapping[str, Any],
-    show_details: Callable[[Mapping[str, Any]], None],
+    more: Mapping[str, Any],
+    *,
     json: bool,
+    details: bool,
     quiet: bool,
 ) -> None:
-    """Write a calibration to `out`, if any, and print it with the details of its measurement."""
+    """Write a calibration to `out`, if any, and print it, perhaps with more of its measurement."""
     if out is not None:
         here: dict[str, Any] = describe_environment()
         known = {name: here[name] for name in ("platform", "processor", "cores")} | here["versions"]
@@ -336,11 +344,14 @@ def _write_and_show(
 
     def show() -> None:
         _show_quantities(whole)
-        show_details(details)
+        if details:
+            _show_details(more)
+        elif more:
+            printer()("more: --details")
         if out is not None:
             printer()(str(out))
 
-    show_result(_as_json(whole) | {"details": details}, json, quiet, show)
+    show_result(_as_json(whole) | {"details": more}, json, quiet, show)
 
 
 def _show_quantities(calibration: NodeCalibration) -> None:

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from paracosm.backends import versions
-from paracosm.cli.display import aligned, printer, show_result
-from paracosm.cli.options import Json, Quiet
+from paracosm.cli.display import labelled, paragraph, printer, show_result
+from paracosm.cli.options import Details, Json, Quiet
 from paracosm.compiled_cache import CACHE
 from paracosm.studies.run_folder import describe_environment
 
@@ -30,7 +30,7 @@ EXTRAS = {
 """Extra -> a module that comes with it, and what needs it."""
 
 
-def doctor(json: Json = False, quiet: Quiet = False) -> int:
+def doctor(json: Json = False, details: Details = False, quiet: Quiet = False) -> int:
     """Show versions, cores, caches, and which optional packages are missing.
 
     Example: paracosm doctor
@@ -47,7 +47,7 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         state["gpus"] = ", ".join(gpus) or "none that torch sees"
-    show_result(state, json, quiet, lambda: _show(state))
+    show_result(state, json, quiet, lambda: _show(state, details))
     return 0
 
 
@@ -65,10 +65,18 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _show(state: dict[str, Any]) -> None:
+SHOWN = ("paracosm", "python", "torch", "processor", "gpus")
+"""What is printed without --details."""
+
+
+def _show(state: dict[str, Any], details: bool) -> None:
     say, missing = printer(), state["missing"]
-    say(aligned([("", ""), *((name, value) for name, value in state.items() if name != "missing")]))
+    known = {name: str(value) for name, value in state.items() if name != "missing"}
+    shown = known if details else {name: known[name] for name in SHOWN if name in known}
+    say(labelled(list(shown.items())))
     for name in missing:
-        say(f'missing for {EXTRAS[name][1]}: pip install "paracosm[{name}]"')
+        say(paragraph(f'missing for {EXTRAS[name][1]}: pip install "paracosm[{name}]"'))
     if not missing:
         say("Nothing is missing.")
+    if not details:
+        say("more: --details")

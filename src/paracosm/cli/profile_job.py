@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from paracosm.cli.display import aligned, counter, printer, show_result
+from paracosm.cli.display import aligned, counter, paragraph, printer, show_result
 from paracosm.cli.graph_capture import Classes, Shape, options_of, sizes
 from paracosm.cli.options import (
+    Details,
     ForceFile,
     Json,
     Quiet,
@@ -90,6 +91,7 @@ def job(
     timeout: Annotated[str, Option(help="without a step after which the job is aborted")] = "5min",
     force: ForceFile = False,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
 ) -> int:
     """Train with one worker and parameter servers on this machine, and time every op and transfer.
@@ -129,7 +131,7 @@ def job(
                 script_or_model, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
             )
             profile = profile_module(options, steps, shown)
-    return _save_and_show(profile, out, json, quiet)
+    return _save_and_show(profile, out, json, quiet, details)
 
 
 def import_(
@@ -164,6 +166,7 @@ def import_(
     classes: Classes = None,
     force: ForceFile = False,
     json: Json = False,
+    details: Details = False,
     quiet: Quiet = False,
 ) -> int:
     """Convert traces of TensorFlow or PyTorch to a job profile.
@@ -205,7 +208,7 @@ def import_(
         profile = replace(profile, batch=batch)
     if link is not None:
         profile = replace(profile, bandwidth=link)
-    return _save_and_show(profile, out, json, quiet)
+    return _save_and_show(profile, out, json, quiet, details)
 
 
 def _is_profiler_trace(path: Path) -> bool:
@@ -229,23 +232,27 @@ def _check_out(out: Path, force: bool) -> None:
     check_writable(out)
 
 
-def _save_and_show(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
+def _save_and_show(profile: JobProfile, out: Path, json: bool, quiet: bool, details: bool) -> int:
     """Write a profile, print its summary, and return the exit code."""
     save_job_profile(profile, out)
     interrupted = profile.provenance.get("ended") == "interrupted"
     status = "interrupted" if interrupted else "done"
     summary = {"status": status, "file": out, **summarize_profile(profile)}
-    show_result(summary, json, quiet, lambda: _show(summary, interrupted))
+    show_result(summary, json, quiet, lambda: _show(summary, interrupted, details))
     return INTERRUPTED if interrupted else 0
 
 
-def _show(summary: dict[str, Any], interrupted: bool) -> None:
+def _show(summary: dict[str, Any], interrupted: bool, details: bool) -> None:
     say = printer()
     low, high = summary["step_seconds_p10_p90"]
     time, spread = format_between(low, summary["step_seconds"], high, format_duration)
     steps, servers = (_count_of(summary[key], key[:-1]) for key in ("steps", "servers"))
-    say(f"{steps} of {summary['ops']:,} ops, 1 worker, {servers}")
-    say(f"step: {time} ({spread})")
+    say(
+        paragraph(
+            f"A step takes {time} ({spread}): {steps} of {summary['ops']:,} ops, 1 worker, "
+            f"{servers}."
+        )
+    )
     rows = []
     for name, count in summary["ops_of"].items():
         share = summary["utilisation"][name]
@@ -253,22 +260,33 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
         carried = "" if size is None else format_size(summary[size])
         rows.append((name, f"{count:,}", carried, "" if share is None else f"{share:.0%}"))
     say(aligned([("", ">ops", ">size", ">busy"), *rows]))
-    if summary["bandwidth"] is not None:
-        say(f"link: {format_bandwidth(summary['bandwidth'])}")
     for reason, count in summary["dropped"].items():
-        say(f"left out: {_count_of(count, 'step')}: {reason}", style="red")
+        say(paragraph(f"left out: {_count_of(count, 'step')}: {reason}"), style="red")
     for note in summary["provenance"].get("notes", ()):
-        say(f"in the trace: {note}", style="red")
-    if missing := summary["provenance"].get("transfers_not_traced"):
-        say(f"transfers without times in some step: {missing:,} (their bytes are known)")
-    for place, ahead in summary["provenance"].get("clocks_ahead", {}).items():
-        distance = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
-        say(f"the clock of {place} was {distance} of the worker's: corrected")
+        say(paragraph(f"in the trace: {note}"), style="red")
     if summary["provenance"].get("ended") == "by itself":
-        say("The script ended before more steps were profiled.")
+        say(paragraph("The script ended before more steps were profiled."))
     if interrupted:
         say("Interrupted: these are the steps profiled so far.")
+    rest = _details(summary)
+    for text in rest if details else ():
+        say(paragraph(text))
+    if rest and not details:
+        say("more: --details")
     say(str(summary["file"]))
+
+
+def _details(summary: Mapping[str, Any]) -> list[str]:
+    """Return what was measured beside the steps, and what was corrected."""
+    found, provenance = [], summary["provenance"]
+    if summary["bandwidth"] is not None:
+        found.append(f"link: {format_bandwidth(summary['bandwidth'])}")
+    if missing := provenance.get("transfers_not_traced"):
+        found.append(f"transfers without times in some step: {missing:,} (their bytes are known)")
+    for place, ahead in provenance.get("clocks_ahead", {}).items():
+        distance = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+        found.append(f"the clock of {place} was {distance} of the worker's: corrected")
+    return found
 
 
 def _count_of(count: int, noun: str) -> str:

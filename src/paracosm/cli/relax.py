@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
-from paracosm.cli.display import counter, printer, show_result
+from paracosm.cli.display import aligned, counter, paragraph, printer, show_result
 from paracosm.cli.options import (
+    Details,
     ForceFile,
     Quiet,
     StudyFile,
@@ -20,10 +21,12 @@ from paracosm.cli.options import (
     numbers,
     with_run_flags,
 )
+from paracosm.cli.other_files import way_out
 from paracosm.cli.run_verb import run_verb
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.results.view import counted
 from paracosm.studies import Study, load_study
 from paracosm.studies.tuning.config import TuneConfig
 from paracosm.units import format_duration
@@ -51,7 +54,10 @@ def tune(study: StudyFile = None, **arguments: Any) -> int:
         for name in RelaxConfig.model_fields
         if arguments.get(name) is not None
     }
-    tuned = Study.model_validate({"relax": {}}) if study is None else load_study(study)
+    try:
+        tuned = Study.model_validate({"relax": {}}) if study is None else load_study(study)
+    except InputError as error:
+        raise (None if study is None else way_out(study, "relax tune")) or error from None
     if tuned.kind != "relax":
         raise InputError(f"{study}: cannot tune a study of {tuned.kind}: give a study of relax")
     if arguments.get("seed") is None:
@@ -85,6 +91,7 @@ def measure(
     out: Annotated[Path | None, Option(help="file to write, for --time")] = None,
     force: ForceFile = False,
     json: Annotated[bool, Option("--json", help="print the summary as JSON")] = False,
+    details: Details = False,
     quiet: Quiet = False,
 ) -> int:
     """Measure real parallel runs on this machine: the time of each phase of each thread's
@@ -125,7 +132,7 @@ def measure(
     if out is not None:
         measurement.save(out)
     summary = _measurement_summary(measurement)
-    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out))
+    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out, details))
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
     return INTERRUPTED if measurement.interrupted else int(stopped)
 
@@ -152,42 +159,67 @@ def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _show_measurement(measurement: Measurement, out: Path | None) -> None:
+def _show_measurement(measurement: Measurement, out: Path | None, details: bool) -> None:
     from paracosm.relaxation.times import CROWDED
 
     say = printer()
     cores = measurement.environment["cores"]
-    clock = format_duration(measurement.clock_overhead)
     name, threshold = measurement.problem["name"], measurement.threshold
     on = "1 core" if cores == 1 else f"{cores} cores"
-    say(f"{name} to a residual of {threshold:.3g} on {on}; one clock read: {clock}\n")
-    say(f"{'':9}{'threads':>8}{'with timers':>13}{'without':>12}{'iterations':>12}{'on core':>9}")
+    times = {
+        f"{case.variant} on {counted(case.threads, 'thread')}": float(np.median(case.times(False)))
+        for case in measurement.cases
+        if len(case.times(False))
+    }
+    if times:
+        best = min(times, key=lambda case: times[case])
+        job = f"{name} to a residual of {threshold:.3g}, on {on}"
+        say(paragraph(f"Fastest: {best}, {format_duration(times[best])} ({job})."))
+        say()
+    rows: list[tuple[str, ...]] = [
+        ("", ">threads", ">with timers", ">without", ">iterations", ">on core")
+    ]
     for case in measurement.cases:
         made = [sum(run.iterations) / case.threads for run in case.runs]
-        say(
-            f"{case.variant:9}{case.threads:>8}"
-            f"{format_duration(float(np.median(case.times(True)))):>13}"
-            f"{format_duration(float(np.median(case.times(False)))):>12}"
-            f"{np.median(made):>12,.0f}{case.interruptions.share:>9.0%}"
-        )
-    say(f"\n{'mean of':9}{'threads':>8}{'copy':>12}{'compute':>12}{'update':>12}{'iteration':>24}")
-    for case in measurement.cases:
-        means, deviations = case.pooled()
-        shown = "".join(f"{_short_duration(seconds):>12}" for seconds in means)
-        say(f"{case.variant:9}{case.threads:>8}{shown} ± {_short_duration(deviations[-1])}")
+        seconds = (format_duration(float(np.median(case.times(timed)))) for timed in (True, False))
+        share = f"{case.interruptions.share:.0%}"
+        rows.append((case.variant, str(case.threads), *seconds, f"{np.median(made):,.0f}", share))
+    say(aligned(rows))
+    if details:
+        say()
+        say(aligned(_phases(measurement)))
+        say(f"one clock read: {format_duration(measurement.clock_overhead)}")
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
+        say()
         say(
-            "\nThe system preempted threads, so durations are not independent: use fewer threads, "
-            "a replay, or the run-queue model."
+            paragraph(
+                "The system preempted threads, so durations are not independent: use fewer "
+                "threads, a replay, or the run-queue model."
+            )
         )
-    if measurement.interrupted:
-        say("\nInterrupted: these are the measurements so far.")
-    if out is not None:
-        say(str(out))
     for case in measurement.cases:
         for run in case.runs:
             if run.status != "converged":
                 say(f"{case.variant}, {case.threads} threads: {run.status} at {run.residual:.3g}")
+    if measurement.interrupted:
+        say("Interrupted: these are the measurements so far.")
+    if not details:
+        say("more: --details")
+    if out is not None:
+        say(str(out))
+
+
+def _phases(measurement: Measurement) -> list[tuple[str, ...]]:
+    """Return a table of how long each phase of an iteration takes, on average."""
+    rows: list[tuple[str, ...]] = [
+        ("mean of", ">threads", ">copy", ">compute", ">update", ">iteration")
+    ]
+    for case in measurement.cases:
+        means, deviations = case.pooled()
+        *phases, whole = map(_short_duration, means)
+        spread = _short_duration(deviations[-1])
+        rows.append((case.variant, str(case.threads), *phases, f"{whole} ± {spread}"))
+    return rows
 
 
 def _short_duration(seconds: float) -> str:
