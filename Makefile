@@ -25,7 +25,7 @@ UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
 # process that imports PyTorch would take three times as long to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit clean \
+.PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit wheels gpu clean \
   setup-browser browser-or-not
 
 demo: $(READY)
@@ -97,6 +97,14 @@ sbom: $(READY) $(AUDIT)/uv
 # Known vulnerabilities, by the database of PyPI.
 audit: $(AUDIT)/uv
 	$(AUDIT)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
+
+# The wheel in fresh environments: which, and one alone, says release/wheels.py --help.
+wheels: $(READY) $(AUDIT)/uv
+	PATH="$(AUDIT):$$PATH" $(BIN)/python release/wheels.py
+
+# What needs an NVIDIA GPU, within ten minutes; without one it fails, and says so.
+gpu: $(READY)
+	$(BIN)/python release/gpu.py
 
 $(AUDIT)/uv:
 	$(PYTHON) -m venv .audit

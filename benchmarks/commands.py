@@ -60,10 +60,11 @@ def costs(command: str, folder: Path) -> Iterator[Cost]:
             words = shlex.split(command)
             if "--out" in words:
                 _remove(folder / words[words.index("--out") + 1])
-            yield _cost(_expanded(words, folder), folder, environment)
+            yield _cost(expanded(words, folder), folder, environment)
 
 
-def _expanded(words: list[str], folder: Path) -> list[str]:
+def expanded(words: list[str], folder: Path) -> list[str]:
+    """Return the words of a command with the files of a folder for patterns such as `a/*.gz`."""
     files = [
         sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else []
         for word in words
