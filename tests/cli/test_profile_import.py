@@ -23,7 +23,7 @@ def test_steps_of_tensorflow_become_a_profile_that_can_be_read(
     tmp_path: Path, capsys: Capture
 ) -> None:
     out = tmp_path / "job.profile"
-    flags = ["--batch", "256", "--bandwidth", "1Gbit/s", "--out", str(out)]
+    flags = ["--batch", "256", "--bandwidth", "1Gbit/s", "--details", "--out", str(out)]
     assert main(["profile", "import", str(STEP), *flags]) == 0
     printed = capsys.readouterr().out
     assert "1 steps of 65 ops" not in printed
