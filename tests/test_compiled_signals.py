@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numba
 import pytest
 from llvmlite.binding import ffi
 from numba.core.registry import cpu_target
 
 from paracosm import compiled_cache
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, compiling_announced
 
 
 class Interrupted(BaseException):
@@ -92,3 +93,14 @@ def test_a_signal_within_a_callback_of_llvm_is_raised(
     assert seen
     assert unraisable == []
     assert compiled(cube)(3.0) == 27.0
+
+
+def test_compiling_is_announced_once_and_only_where_something_is_compiled() -> None:
+    announced: list[str] = []
+    first, second = numba.njit(lambda x: x + 1), numba.njit(lambda x: x + 2)
+    with compiling_announced(lambda: announced.append("compiling")):
+        assert (first(1), second(1)) == (2, 3)
+    assert announced == ["compiling"]
+    with compiling_announced(lambda: announced.append("again")):
+        assert first(1) == 2
+    assert announced == ["compiling"]

@@ -2,7 +2,8 @@
 
 import hashlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import get_ident, main_thread
 from typing import Any, cast
 
@@ -203,6 +204,26 @@ def _field(context: Any, builder: Any, pointer: Any, value: Any, name: str) -> A
     place = pointer.target.fields.index(name)
     field = _utilities.gep_inbounds(builder, value, 0, place)
     return field if isinstance(pointer.target.types[place], _NAMED) else builder.load(field)
+
+
+@contextmanager
+def compiling_announced(announce: Callable[[], None]) -> Iterator[None]:
+    """Call `announce` once, when Numba first compiles what no process has compiled before."""
+    with event.install_listener("numba:compile", _Announced(announce)):
+        yield
+
+
+class _Announced(event.Listener):
+    def __init__(self, announce: Callable[[], None]) -> None:
+        self._announce: Callable[[], None] | None = announce
+
+    def on_start(self, event: Any) -> None:
+        announce, self._announce = self._announce, None
+        if announce is not None:
+            announce()
+
+    def on_end(self, event: Any) -> None:
+        pass
 
 
 class _SignalsHeld(event.Listener):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,7 +233,7 @@ def _run(
     progress: RunProgress | None,
     announce: Callable[[str], None] | None,
 ) -> RelaxationRun:
-    from paracosm.relaxation.kernel.loop import advance
+    from paracosm.compiled import compiling_announced
     from paracosm.relaxation.spectrum import spectrum_of
 
     check_spec(spec)  # before what takes long
@@ -246,9 +245,6 @@ def _run(
         warning = advice(policy, _expected_time(spec, radius))
         if warning is not None:
             announce(warning)
-    loop: Any = advance
-    if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*")):
-        announce("compiling the simulator, once on this machine: some 15 seconds")
     started = time.perf_counter()
 
     last = -1
@@ -261,7 +257,12 @@ def _run(
         if progress is not None:
             progress(relaxations, virtual_time)
 
-    result = solve(spec, observed)
+    def compiling() -> None:
+        if announce is not None:
+            announce("compiling the simulator, once on this machine: some 20 seconds")
+
+    with compiling_announced(compiling):
+        result = solve(spec, observed)
     if metrics is not None:
         _put_end(metrics, result, last, time.perf_counter() - started)
     baseline = _baseline(spec, result, metrics, progress)
