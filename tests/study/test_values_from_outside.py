@@ -72,8 +72,8 @@ WRITTEN = (
     ("1.0e+999", "larger than 1e308"),
     ("017", "no decimal number"),
     ("1:30", "no decimal number"),
-    ("!!seq {a: 1}", "expected a sequence"),
-    ("!mine 3", "constructor for the tag"),
+    ("!!seq {a: 1}", "no plain value or name"),
+    ("!mine 3", "no plain value or name"),
 )
 """YAML of a value, and a part of the line that refuses it."""
 
