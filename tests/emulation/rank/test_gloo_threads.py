@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 from rank_processes import SCRIPTS, start
 
-from paracosm.emulation.rank.gloo_threads import wait_for_gloo
+from paracosm.emulation.rank import gloo_threads
+from paracosm.emulation.rank.gloo_threads import wait_before_groups_end, wait_for_gloo
 
 # As Linux shows threads of a ProcessGroupGloo on x86-64 (202 is futex) and on ARM (98).
 IDLE = "202 0x5582512449c0 0x189 0x0 0x0 0x0 0xffffffff 0x7fe951711d10 0x7fe974640f16"
@@ -61,3 +63,17 @@ def test_a_rank_ends_after_a_thread_has_freed_its_tensors() -> None:
     assert "freed by gloo" in done.stdout + done.stderr
     assert done.returncode == 0, done.stderr
     assert "terminate called" not in done.stderr
+
+
+def test_a_group_is_destroyed_when_its_threads_have_freed_their_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a model that goes later waits for a thread that waits for what the model holds."""
+    calls: list[object] = []
+    monkeypatch.setattr(dist.distributed_c10d, "destroy_process_group", calls.append)
+    monkeypatch.setattr(dist, "destroy_process_group", calls.append)
+    monkeypatch.setattr(gloo_threads, "wait_for_gloo", lambda: calls.append("waited"))
+    wait_before_groups_end()
+    dist.destroy_process_group("a")  # type: ignore[arg-type]
+    dist.distributed_c10d.destroy_process_group("b")  # type: ignore[arg-type]
+    assert calls == ["waited", "a", "waited", "b"]

@@ -1,21 +1,40 @@
-"""Wait for gloo's threads before the interpreter ends, since one that frees a tensor then aborts.
+"""Wait for gloo's threads before a group or the interpreter ends, as one may still free a tensor.
 
 A thread of a `ProcessGroupGloo` tells the main thread that a collective is done, and only then
 frees its tensors, for which it needs the interpreter's lock. If the interpreter is ending by then,
 CPython before 3.14 unwinds the thread through a destructor, and C++ calls `std::terminate`
 (https://github.com/pytorch/pytorch/issues/190489, open in PyTorch 2.13). Destroying the groups
-joins these threads only where nothing refers to the groups any longer, as models do.
+joins these threads only where nothing refers to the groups any longer, as models do. A model that
+goes later joins them while it holds the interpreter's lock, for which such a thread waits for ever.
 """
 
 from __future__ import annotations
 
 import time
+from functools import wraps
 from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 _NAME = "pt_gloo_runloop"
 _PAUSE = 1e-3  # seconds between looks, in which threads can have the interpreter's lock
 _PATIENCE = 5.0  # seconds, for a collective that is still under way
 _TASKS = Path("/proc/self/task")
+
+
+def wait_before_groups_end() -> None:
+    """Make `destroy_process_group` wait for gloo's threads first."""
+    destroy = dist.destroy_process_group
+
+    @wraps(destroy)
+    def waiting(*arguments: Any, **options: Any) -> None:
+        wait_for_gloo()
+        destroy(*arguments, **options)
+
+    for module in (dist, c10d):
+        setattr(module, "destroy_process_group", waiting)  # noqa: B010  # its arguments have names
 
 
 def wait_for_gloo(tasks: Path = _TASKS, patience: float = _PATIENCE) -> bool:

@@ -24,7 +24,7 @@ from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.call_site import NOWHERE, is_inside
 from paracosm.emulation.rank.checkpoints import TOO_EARLY, watch_checkpoints
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
-from paracosm.emulation.rank.gloo_threads import wait_for_gloo
+from paracosm.emulation.rank.gloo_threads import wait_before_groups_end, wait_for_gloo
 from paracosm.emulation.rank.launchers import (
     keep_device,
     redirect_rendezvous,
@@ -92,6 +92,7 @@ def prepare(setting: Setting) -> None:
         watch_works(waits)
         observe(recorder, setting.rank, waits, signals.iteration_ended)
         watch_steps(setting.rank, waits.now, writer.step)
+        wait_before_groups_end()
 
     @cache
     def asked() -> None:
