@@ -67,6 +67,8 @@ def test_what_only_compiled_functions_call_is_kept_for_other_callers_without_ins
     assert _next_even(7) == 8
     with pytest.raises(ValueError, match="negative"):
         _next_even(-7)
+    # A caller that was read from disk has not asked for its callees.
+    _doubled.compile((numba.types.int64,))
     (kinds,) = _doubled.overloads
     read_back = subroutine(_doubled.py_func)
     read_back.compile(kinds)
