@@ -53,8 +53,9 @@ def label_column(codes: NDArray[np.integer[Any]], words: Sequence[str]) -> pa.Ar
 
 @cache
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """Return NumPy's type of Arrow's numbers or truth values, as `to_pandas_dtype` does; that of
-    older versions needs pandas.
+    """Return NumPy's type of Arrow's numbers or truth values.
+
+    So does Arrow's `to_pandas_dtype`, which in older versions (21 among them) needs pandas.
 
     Raises:
         ArrowInvalid: it is a type of something else.
