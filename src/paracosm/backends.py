@@ -201,6 +201,19 @@ class Backend:
 
 
 HERE = Backend()
+_in_call = False  # whether this process makes calls of a backend, beside others that do
+
+
+def on_all_cores(most: int) -> Backend:
+    """Return the backend of a process for each core of this machine, of at most so many.
+
+    Within a call of another backend, which has the cores, calls run in its own process.
+    """
+    from joblib import cpu_count
+
+    return HERE if _in_call or most < 2 else Backend(jobs=min(most, cpu_count()))
+
+
 _FOLDERS = ExitStack()  # of this process
 atexit.register(_FOLDERS.close)  # after Dask's own, which is registered later: the last comes first
 
@@ -252,6 +265,8 @@ def _end(executor: Any) -> None:
 
 def _call(parent: int, folder: str, call: bytes) -> Any:
     """Make a call in a process of this machine, which may have been started in another folder."""
+    global _in_call
+    _in_call = True
     end_with_parent(parent=parent)
     os.chdir(folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a run keeps what it has
@@ -266,6 +281,8 @@ _ALONE = Lock()  # the current folder is that of a process, not of a thread
 
 
 def _remote(known: dict[str, str], parcel: Parcel, call: bytes) -> Any:
+    global _in_call
+    _in_call = True
     here = versions()
     for name in known.keys() & here.keys():
         if known[name] != here[name]:

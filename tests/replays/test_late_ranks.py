@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hand_made import all_reduce, kernel, launch, step, write
 
-from paracosm.replays import job
+from paracosm.replays import parts as traced_parts
 from paracosm.replays.arrivals import arrivals_of, joined_arrivals, lateness_of
 from paracosm.replays.job import read_job
 from paracosm.replays.outcome import traced_times
@@ -101,8 +101,8 @@ def test_a_large_trace_that_is_played_in_parts_comes_to_the_same(
         return replay_traces(several_steps, ["links: bandwidth 2x", "kernel *gemm*: 2x slower"])
 
     whole = replays()
-    monkeypatch.setattr(job, "LARGE", 100)
-    monkeypatch.setattr(job, "BLOCK", 400)
+    monkeypatch.setattr(traced_parts, "LARGE", 100)
+    monkeypatch.setattr(traced_parts, "BLOCK", 400)
     monkeypatch.setattr(rows, "HELD", 100)
     monkeypatch.setattr(rows, "CHUNK", 64)
     parts = replays()
@@ -134,7 +134,7 @@ def test_a_change_of_what_only_some_parts_have_is_made_there(
 ) -> None:
     from paracosm.errors import InputError
 
-    monkeypatch.setattr(job, "LARGE", 100)
-    monkeypatch.setattr(job, "BLOCK", 400)
+    monkeypatch.setattr(traced_parts, "LARGE", 100)
+    monkeypatch.setattr(traced_parts, "BLOCK", 400)
     with pytest.raises(InputError, match='what_if "kernel \\*conv\\*: none": unknown kernel'):
         replay_traces(several_steps, ["links: bandwidth 2x", "kernel *conv*: none"])

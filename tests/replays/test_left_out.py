@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.replays import job as traced_job
+from paracosm.replays import parts as traced_parts
 from paracosm.replays import replay_traces, summarise_replays
 from paracosm.results import ReplaySummary
 
@@ -172,8 +172,8 @@ def test_any_steps_may_be_damaged(data: st.DataObject, count: int, tmp_path: Pat
 def test_a_damaged_step_of_a_large_trace_is_left_out_too(
     damage: Callable[[list[Event]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traced_job, "LARGE", 10)
-    monkeypatch.setattr(traced_job, "BLOCK", 16)  # two steps in a part
+    monkeypatch.setattr(traced_parts, "LARGE", 10)
+    monkeypatch.setattr(traced_parts, "BLOCK", 16)  # two steps in a part
     events = []
     for number in range(3, 10):
         own = step(number)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replays import job
+from paracosm.replays import parts as traced_parts
 from paracosm.replays.job import read_job
 from paracosm.replays.outcome import Outcome, intervals_of, outcome_of, replayed
 from paracosm.replays.outcome import traced_times as as_traced
@@ -186,8 +186,8 @@ def test_parts_of_a_large_trace_have_the_pace_of_the_whole(
 ) -> None:
     path = write(tmp_path, behind(8))
     whole = replay_traces([path], ["host: 2x faster", "compute: 1.25x faster"])
-    monkeypatch.setattr(job, "LARGE", 10)
-    monkeypatch.setattr(job, "BLOCK", 60)
+    monkeypatch.setattr(traced_parts, "LARGE", 10)
+    monkeypatch.setattr(traced_parts, "BLOCK", 60)
     parts = replay_traces([path], ["host: 2x faster", "compute: 1.25x faster"])
     assert parts.parts > 1
     for one, other in zip(

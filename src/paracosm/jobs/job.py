@@ -37,6 +37,11 @@ class Holdings(NamedTuple):
     name: Codes  # index into `Job.names`: what it is, "mlp.up"
 
 
+NOTHING_HELD = Holdings(
+    *(np.empty(0, dtype=dtype) for dtype in (np.int64, np.int64, np.int32, np.int32))
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """The n tasks of one rank, shared by all ranks with the same program.

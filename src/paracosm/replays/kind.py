@@ -11,8 +11,12 @@ from paracosm.results.summaries import ReplaySummary
 def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.replays import replay_traces, summarise_replays
 
+    def passed(times: float) -> None:
+        if hooks.progress is not None:
+            hooks.progress(round(times * len(config.traces)), None)
+
     replays = replay_traces(
-        config.traces, config.what_if, config.steps, config.alone, config.communication
+        config.traces, config.what_if, config.steps, config.alone, config.communication, passed
     )
     return Outcome(summarise_replays(replays), replays.timeline)
 
@@ -28,4 +32,6 @@ KIND = Kind(
         Answer(ReplaySummary, "paracosm.replays.view:VIEW", "paracosm.replays.view:sentence"),
     ),
     objective=lambda config: "replayed.iteration_time",
+    unit=lambda config: "readings of a trace",  # each is opened, then taken apart
+    total=lambda config: 2 * len(config.traces),
 )

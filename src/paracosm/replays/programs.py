@@ -1,31 +1,18 @@
 """Programs of ranks from the segments of their traces: rows, and where ranks meet."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from paracosm.arrays import Codes, Ints
 from paracosm.errors import InputError
-from paracosm.jobs.job import Job
-from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import KINDS, NOTHING_HELD, POLICIES, STEPS, Job, Program
+from paracosm.jobs.writer import Codebook, write_communicators
 from paracosm.replays.device import SHORTEST
-from paracosm.replays.segments import Segments
-from paracosm.replays.traced import WORK, Group, Segment, TracedRank
-from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Window
-
-MESSAGE = "send_recv"
-"""What both ends of a message are called: a kernel may have several of either kind."""
-
-
-@dataclass(frozen=True, eq=False)
-class TracedSegments:
-    """What a rank did, and seconds to add to its times."""
-
-    trace: KinetoTrace
-    window: Window
-    segments: Segments
-    offset: float
+from paracosm.replays.traced import WORK, Communication, Group, Segments, TracedRank
+from paracosm.timeline.kineto.trace import Collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +28,41 @@ class _Part:
 
 
 def write_programs(
-    ranks: Mapping[int, TracedSegments], groups: Sequence[Group], messages: "Sequence[Message]"
+    ranks: Mapping[int, Segments],
+    offset: Mapping[int, float],
+    groups: Sequence[Group],
+    messages: "Sequence[Message]",
 ) -> tuple[Job, tuple[TracedRank, ...]]:
-    offset = {rank: did.offset for rank, did in ranks.items()}
-    meetings = _Meetings({rank: number for number, rank in enumerate(ranks)})
+    """Return the job of what ranks did; `offset` are seconds to add to the times of each."""
+    meetings = _Meetings({rank: place for place, rank in enumerate(ranks)})
     for group in groups:
         meetings.add_group(group, offset)
     for message in messages:
         meetings.add_message(message, offset)
-    books = Codebook(), Codebook(), Codebook()
-    writers, traced = [], []
-    for rank, did in ranks.items():
-        writer = ProgramWriter(*books)
-        traced.append(_written(writer, rank, did, meetings.parts))
-        writers.append(writer)
-    job = write_job(
-        writers,
-        list(range(len(ranks))),
-        write_communicators(meetings.members),
-        meetings.of_role,
-        labels=[f"rank {rank}" for rank in ranks],
-        provenance={"traces": [str(did.trace.path) for did in ranks.values()]},
+    names, lanes, roles = books = Codebook(), Codebook(), Codebook()
+    written = [
+        _written(books, rank, segments, offset[rank], meetings.parts)
+        for rank, segments in ranks.items()
+    ]
+    number = {role: number for number, role in enumerate(roles.texts)}
+    communicator = np.full((len(ranks), len(number)), -1, dtype=np.int32)
+    for place, of_role in enumerate(meetings.of_role):
+        for role in of_role.keys() & number.keys():
+            communicator[place, number[role]] = of_role[role]
+    job = Job(
+        names=names.texts,
+        lanes=lanes.texts,
+        policies=(POLICIES[0],) * len(lanes.texts),
+        roles=roles.texts,
+        programs=tuple(program for program, _ in written),
+        program=np.arange(len(ranks), dtype=np.int32),
+        speed=np.ones(len(ranks)),
+        communicators=write_communicators(meetings.members),
+        communicator=communicator,
+        labels=tuple(f"rank {rank}" for rank in ranks),
+        provenance={"traces": [str(segments.path) for segments in ranks.values()]},
     )
-    return job, tuple(traced)
+    return job, tuple(rank for _, rank in written)
 
 
 class _Meetings:
@@ -117,125 +116,170 @@ class _Meetings:
         self.members.append(places)
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The rows of a program: what a `TracedRank` says of them."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of a segment that communicates, which has one or several."""
 
-    writer: ProgramWriter
-    start: list[int]  # the row in which the rank begins later than the first one, if it does
-    arrive: list[float] = field(default_factory=list)
-    begin: list[float] = field(default_factory=list)
-    end: list[float] = field(default_factory=list)
-    work: list[int] = field(default_factory=list)
-    iteration: list[int] = field(default_factory=list)
-
-    def add(
-        self,
-        segment: Segment,
-        times: tuple[float, float, float],
-        duration: float,
-        after: Sequence[int],
-        *,
-        work: str = "",
-        part: _Part | None = None,
-        lane: str = "",
-    ) -> int:
-        """Write a row of a segment; `times` are those at which it arrives, begins and ends."""
-        name = segment.name
-        if segment.calls:
-            name = MESSAGE if segment.calls[0].is_message else segment.calls[0].kind
-        arrive, begin, end = times
-        self.arrive.append(arrive)
-        self.begin.append(min(max(begin, arrive), end))
-        self.end.append(end)
-        self.work.append(WORK.index(work or segment.work))
-        self.iteration.append(segment.iteration)
-        return self.writer.add(
-            name,
-            lane or segment.lane,
-            duration,
-            [*after, *self.start],
-            step=segment.step,
-            kind="task" if part is None else part.kind,
-            role=None if part is None else part.role,
-            size=0 if part is None else part.size,
-        )
+    times: tuple[float, float, float]  # at which it arrives, begins and ends; seconds of the job
+    duration: float  # seconds
+    after: tuple[int, ...] = ()  # rows of the segment; the first one: what the segment is after
+    part: _Part | None = None
+    lane: str = ""  # "": that of the segment
+    work: str = ""  # "": that of the segment
 
 
 def _written(
-    writer: ProgramWriter, number: int, rank: TracedSegments, parts: Mapping[int, list[_Part]]
-) -> TracedRank:
-    rows = _Rows(writer, [])
-    late = rank.window.begin + rank.offset
-    if late > 0:
-        begin = rank.window.begin
-        thread = rank.window.thread
-        lane = rank.trace.lane_names[thread] if thread >= 0 else "start"
-        waiting = Segment(begin - late, begin, lane, "begins later", "start")
-        rows.start.append(rows.add(waiting, (0.0, 0.0, late), late, []))
-    for segment in rank.segments.segments:
-        after = [before.row for before in segment.after]
-        arrive, end = segment.begin + rank.offset, segment.end + rank.offset
-        segment_parts = parts.get(id(segment), [])
-        if not segment_parts:
-            times = (arrive, arrive, end)
-            segment.row = rows.add(segment, times, segment.end - segment.begin, after)
-        elif not segment.calls[0].is_message:
-            segment.row = _met(rows, segment, arrive, end, after, segment_parts[0])
-        else:
-            segment.row = _exchanged(rows, segment, arrive, end, after, segment_parts)
-    segments = rank.segments
-    marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
-    return TracedRank(
-        path=rank.trace.path,
-        rank=number,
-        arrive=np.array(rows.arrive),
-        begin=np.array(rows.begin),
-        end=np.array(rows.end),
-        work=np.array(rows.work, dtype=np.int32),
-        marks=np.array([segment.row for segment in marks], dtype=np.int64),
-        iteration=np.array(rows.iteration, dtype=np.int32),
-        launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
-        spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
-        missing=rank.trace.missing,
-        has_device=rank.trace.has_device,
+    books: tuple[Codebook, Codebook, Codebook],
+    rank: int,
+    segments: Segments,
+    offset: float,
+    parts: Mapping[int, list[_Part]],
+) -> tuple[Program, TracedRank]:
+    """Return the program of a rank: a row for each segment, or several for one that meets others.
+
+    Where the rank begins later than the first one, all come after a row of that wait.
+    """
+    late = max(segments.start + offset, 0.0)
+    start = int(late > 0)
+    several = {
+        call.row: _rows_of(call, offset, segments.lanes[segments.lane[call.row]], own_parts)
+        for call in segments.communication
+        if (own_parts := parts.get(id(call)))
+    }
+    counts = np.ones(len(segments), dtype=np.int64)
+    counts[list(several)] = [len(rows) for rows in several.values()]
+    first = start + np.cumsum(counts) - counts
+    last = first + counts - 1
+    before = np.zeros(start)  # of all columns, the row of that wait
+    segment = np.repeat(np.arange(len(segments)), counts)
+    lanes = [*segments.lanes, segments.thread]
+    names = [*segments.names, "begins later"]
+    arrive = np.concatenate((before, (segments.begin + offset)[segment]))
+    end = np.concatenate((before + late, (segments.end + offset)[segment]))
+    duration = np.concatenate((before + late, (segments.end - segments.begin)[segment]))
+    begin = arrive.copy()
+    lane, name, work, step, iteration = (
+        np.concatenate((np.full(start, value), column[segment])).astype(np.int32)
+        for value, column in (
+            (len(segments.lanes), segments.lane),
+            (len(segments.names), segments.name),
+            (WORK.index("start"), segments.work),
+            (STEPS.index("other"), segments.step),
+            (-1, segments.iteration),
+        )
     )
+    kind = np.full(len(arrive), KINDS.index("task"), dtype=np.int32)
+    role, size = np.full(len(arrive), -1, dtype=np.int32), np.zeros(len(arrive), dtype=np.int64)
+    within = []  # pairs of a row and one that it comes after
+    for of, rows in several.items():
+        for at, row in enumerate(rows, start=int(first[of])):
+            arrive[at], begin[at], end[at] = row.times
+            duration[at] = row.duration
+            if row.part is not None:
+                kind[at], size[at] = KINDS.index(row.part.kind), row.part.size
+                role[at] = books[2].code(row.part.role)
+            if row.lane:
+                lane[at] = len(lanes)
+                lanes.append(row.lane)
+            if row.work:
+                work[at] = WORK.index(row.work)
+            within += [(at, first[of] + other) for other in row.after]
+    offsets, dependencies = _dependencies(segments, first, last, within, start)
+    program = Program(
+        name=_coded(books[0], names, name),
+        step=step,
+        kind=kind,
+        lane=_coded(books[1], lanes, lane),
+        duration=duration,
+        offsets=offsets,
+        dependencies=dependencies,
+        role=role,
+        size=size,
+        priority=np.zeros(len(arrive), dtype=np.int32),
+        microbatch=np.full(len(arrive), -1, dtype=np.int32),
+        holdings=NOTHING_HELD,
+    )
+    traced = TracedRank(
+        path=segments.path,
+        rank=rank,
+        arrive=arrive,
+        begin=np.minimum(np.maximum(begin, arrive), end),
+        end=end,
+        work=work,
+        marks=last[segments.marks],
+        iteration=iteration,
+        launches=last[segments.launches],
+        spans=last[segments.spans],
+        missing=segments.missing,
+        has_device=segments.has_device,
+    )
+    return program, traced
 
 
-def _met(
-    rows: _Rows, segment: Segment, arrive: float, end: float, after: list[int], part: _Part
-) -> int:
-    """Write the rows of a collective: with all ranks, and until its own rank leaves it."""
-    left = min(part.begin + part.duration, end) if segment.on_host else end
-    row = rows.add(segment, (arrive, part.begin, left), part.duration, after, part=part)
+def _dependencies(
+    segments: Segments, first: Ints, last: Ints, within: Sequence[tuple[int, int]], start: int
+) -> tuple[Ints, Ints]:
+    """Return the CSR of what rows come after; `first` and `last` are those of each segment."""
+    count = int(last[-1]) + 1
+    owner = np.repeat(np.arange(len(segments)), np.diff(segments.offsets))
+    added = np.array(within, dtype=np.int64).reshape(-1, 2)
+    later = np.arange(1, count if start else 1)  # than the row of the wait
+    rows = np.concatenate((first[owner], added[:, 0], later))
+    others = np.concatenate((last[segments.after], added[:, 1], np.zeros_like(later)))
+    pairs = rows * count + others
+    pairs.sort()  # np.unique uses a hash table, ten times slower
+    rows, others = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], count)
+    return np.searchsorted(rows, np.arange(count + 1)), others
+
+
+def _coded(book: Codebook, texts: Sequence[str], codes: Codes) -> Codes:
+    """Return the codes that a job has for texts, which get new ones in the order of their rows."""
+    present, first = np.unique(codes, return_index=True)
+    of_job = np.full(len(texts), -1, dtype=np.int32)
+    for code in present[np.argsort(first)].tolist():
+        of_job[code] = book.code(texts[code])
+    return of_job[codes]
+
+
+def _rows_of(call: Communication, offset: float, lane: str, parts: list[_Part]) -> list[_Row]:
+    arrive, end = call.begin + offset, call.end + offset
+    if call.calls[0].is_message:
+        return _exchanged(arrive, end, lane, parts)
+    return _met(call, arrive, end, parts[0])
+
+
+def _met(call: Communication, arrive: float, end: float, part: _Part) -> list[_Row]:
+    """Return the rows of a collective: with all ranks, and until its own rank leaves it."""
+    left = min(part.begin + part.duration, end) if call.on_host else end
+    rows = [_Row((arrive, part.begin, left), part.duration, part=part)]
     if end - left > SHORTEST:
-        row = rows.add(segment, (left, left, end), end - left, [row])
-    return row
+        rows.append(_Row((left, left, end), end - left, (0,)))
+    return rows
 
 
-def _exchanged(
-    rows: _Rows, segment: Segment, arrive: float, end: float, after: list[int], parts: list[_Part]
-) -> int:
-    """Write the rows of a kernel that sends and receives messages; return the last."""
+def _exchanged(arrive: float, end: float, lane: str, parts: list[_Part]) -> list[_Row]:
+    """Return the rows of a kernel that sends and receives messages."""
+    rows: list[_Row] = []
     if len(parts) > 1:
-        after = [rows.add(segment, (arrive, arrive, arrive), 0.0, after)]
+        rows.append(_Row((arrive, arrive, arrive), 0.0))
+    after = (0,) if rows else ()
     ends, left = [], arrive
     for number, part in enumerate(parts):
-        lane = segment.lane if not number else f"{segment.lane}, message {number + 1}"
-        taken, before = part.duration, after
+        own_lane = f"{lane}, message {number + 1}" if number else ""
         if part.kind == "receive":
-            times = (arrive, arrive, arrive)
-            before = [rows.add(segment, times, 0.0, after, work="waiting", part=part, lane=lane)]
-            times = (part.begin, part.begin, part.end)
-            ends.append(rows.add(segment, times, taken, before, lane=lane))
+            at_once, times = (arrive, arrive, arrive), (part.begin, part.begin, part.end)
+            rows.append(_Row(at_once, 0.0, after, part, own_lane, "waiting"))
+            rows.append(_Row(times, part.duration, (len(rows) - 1,), lane=own_lane))
         else:
             times = (arrive, part.begin, part.end)
-            ends.append(rows.add(segment, times, taken, before, part=part, lane=lane))
+            rows.append(_Row(times, part.duration, after, part, own_lane))
+        ends.append(len(rows) - 1)
         left = max(left, part.end)
     if len(parts) > 1 or end - left > SHORTEST:
         # What it takes beyond its messages.
-        return rows.add(segment, (left, left, max(left, end)), max(end - left, 0.0), ends)
-    return ends[0]
+        last = max(left, end)
+        rows.append(_Row((left, left, last), max(end - left, 0.0), tuple(ends)))
+    return rows
 
 
 AGREE = 10e-6  # seconds, to which the clocks of ranks on one machine do
@@ -255,8 +299,8 @@ class Message:
     source: int
     target: int
     group: str  # name of the process group, or ""
-    sent: Segment
-    received: Segment
+    sent: Communication
+    received: Communication
     size: int  # bytes; 0 where no trace says it
 
 
@@ -270,9 +314,9 @@ class Passage:
 
 
 def messages_of(
-    segments: Mapping[int, Sequence[Segment]], paths: Mapping[int, Path]
+    calls: Mapping[int, Sequence[Communication]], paths: Mapping[int, Path]
 ) -> list[Message]:
-    """Return the messages of the ranks' segments, which are in the order of issue.
+    """Return the messages of what the ranks communicate, which is in the order of issue.
 
     The k-th message that a rank sends another one in a process group is the k-th that this one
     receives from it.
@@ -282,14 +326,14 @@ def messages_of(
             not there, or what one sends the other does not receive.
     """
     ends: dict[tuple[str, int, int], tuple[list[_End], list[_End]]] = {}
-    for rank in sorted(segments):
-        for segment in segments[rank]:
-            for call in segment.calls:
+    for rank in sorted(calls):
+        for kernel in calls[rank]:
+            for call in kernel.calls:
                 if call.is_message:
-                    peer = _peer(call, rank, segments, paths[rank])
+                    peer = _peer(call, rank, calls, paths[rank])
                     sends = call.kind == "send"
                     key = (call.group, *((rank, peer) if sends else (peer, rank)))
-                    ends.setdefault(key, ([], []))[not sends].append((segment, call))
+                    ends.setdefault(key, ([], []))[not sends].append((kernel, call))
     messages = []
     for (group, source, target), (sent, received) in sorted(ends.items()):
         if len(sent) != len(received):
@@ -304,7 +348,7 @@ def messages_of(
     return messages
 
 
-_End = tuple[Segment, Collective]
+_End = tuple[Communication, Collective]
 
 
 def _peer(call: Collective, rank: int, there: Mapping[int, object], path: Path) -> int:

@@ -1,7 +1,7 @@
 """Replays of traces, unchanged and with what-ifs, and their summaries."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import Job
 from paracosm.replays.account import Account
 from paracosm.replays.arrivals import lateness_of
-from paracosm.replays.job import read_parts
 from paracosm.replays.outcome import (
     Outcome,
     Times,
@@ -25,8 +24,8 @@ from paracosm.replays.outcome import (
     timeline_of,
     traced_times,
 )
-from paracosm.replays.programs import MESSAGE
-from paracosm.replays.traced import WORK, TracedJob
+from paracosm.replays.parts import read_parts
+from paracosm.replays.traced import MESSAGE, WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
 from paracosm.timeline.kineto.communication import MESSAGES, named_kernels
@@ -82,6 +81,7 @@ def replay_traces(
     steps: Sequence[int] | None = None,
     alone: bool = False,
     communication: Sequence[str] = (),
+    passed: Callable[[float], object] = lambda share: None,
 ) -> Replays:
     """Read the traces of a job's ranks and play them, unchanged and with each what-if.
 
@@ -91,6 +91,7 @@ def replay_traces(
         steps: numbers of the steps to take.
         alone: whether collectives of the only trace take as long as they did.
         communication: which kernels communicate, as `named_kernels` reads it.
+        passed: called with how often all traces have been gone through, of twice.
 
     Raises:
         InputError: a trace cannot be used, or a what-if not be understood or applied.
@@ -108,7 +109,7 @@ def replay_traces(
     times: list[Times] = []
     account = Account()
     named = named_kernels(communication)
-    for traced in read_parts(paths, steps, alone, account, named):
+    for traced in read_parts(paths, steps, alone, account, named, passed=passed):
         # All jobs are made before one is played: what cannot be is refused at once.
         jobs = [_changed_where_it_can(traced, design, without) for design in designs]
         baseline: Times | None = None  # of the first job, which is unchanged

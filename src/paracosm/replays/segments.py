@@ -11,22 +11,27 @@ from itertools import pairwise
 
 import numpy as np
 
-from paracosm.arrays import Floats
+from paracosm.arrays import Codes, Floats
 from paracosm.errors import InputError
+from paracosm.jobs.job import STEPS
+from paracosm.jobs.writer import Codebook
 from paracosm.replays.device import (
     SHORTEST,
     DeviceSegments,
     Synchronisations,
     device_segments,
 )
-from paracosm.replays.traced import Segment
+from paracosm.replays.traced import MESSAGE, WORK, Communication, Segment, Segments
 from paracosm.timeline.kineto.device import DeviceSpans, device_spans
+from paracosm.timeline.kineto.faults import check_device
+from paracosm.timeline.kineto.host_communication import host_communication
 from paracosm.timeline.kineto.trace import (
     KinetoTrace,
     Steps,
     Window,
     backward_threads,
     steps_of_training,
+    window_of,
 )
 
 ROUNDED = 1.5e-9  # seconds by which a segment may seem to begin before its step: ends are rounded
@@ -34,17 +39,29 @@ ROUNDED = 1.5e-9  # seconds by which a segment may seem to begin before its step
 ByThread = dict[int, list[Segment]]
 
 
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """What a rank did in a window."""
+def segments_of(trace: KinetoTrace, steps: Sequence[int]) -> Segments:
+    """Return what a rank did in its steps of these numbers, or in the whole trace without them.
 
-    segments: list[Segment]  # in an order of issue
-    marks: list[Segment]  # those of the loop's thread with which the steps begin
-    last: Segment | None  # of the loop's thread; None where the trace has no steps
-    launched: list[tuple[Segment, Segment]]  # calls and their spans, in order
+    Raises:
+        InputError: the trace lacks a step or the times of its device, nothing ran in it, or it is
+            damaged.
+    """
+    check_device(trace)
+    trace = host_communication(trace)
+    window = window_of(trace, steps or None)
+    segments, marks, launched = _segments(trace, window)
+    if not segments:
+        where = "in the steps that are taken" if steps else "in it"
+        why = "; ".join(["no op, call or kernel takes time", *trace.notes])
+        raise InputError(f"{trace.path}: nothing ran {where}: {why}")
+    return _columns(trace, window, segments, marks, launched)
 
 
-def segments_of(trace: KinetoTrace, window: Window) -> Segments:
+_Launched = list[tuple[Segment, Segment]]  # calls, and what they launched
+
+
+def _segments(trace: KinetoTrace, window: Window) -> tuple[list[Segment], list[Segment], _Launched]:
+    """Return all segments in an order of issue, the marks of steps, and the launches."""
     spans = device_spans(trace, window)
     steps = steps_of_training(trace)
     device = device_segments(trace, window, spans, steps)
@@ -83,19 +100,80 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
                 goes_on.after = [*goes_on.after, wait.until]
     _number(trace, window, spans, device, threads)
     segments = [*device.segments, *(segment for thread in threads.values() for segment in thread)]
+    ordered = in_order(segments)
     main_segments = threads.get(window.thread, [])
     first_from = _Edges(main_segments).first_from
+    marks = [mark for cut in cuts if (mark := first_from(cut - ROUNDED)) is not None]
+    launched = [
+        (launch, device.of[number])
+        for number in queue.tolist()
+        if (launch := host.launched_by.get(int(spans.call[number]))) is not None
+        and trace.has_device  # the host's threads set the pace of what they do themselves
+    ]
+    if window.steps and main_segments:
+        marks.append(main_segments[-1])
+    return ordered, marks, launched
+
+
+_WORK_CODES = {work: code for code, work in enumerate(WORK)}
+_STEP_CODES = {step: code for code, step in enumerate(STEPS)}
+
+
+def _columns(
+    trace: KinetoTrace,
+    window: Window,
+    segments: Sequence[Segment],
+    marks: Sequence[Segment],
+    launched: _Launched,
+) -> Segments:
+    names, lanes = Codebook(), Codebook()
+    for row, segment in enumerate(segments):
+        segment.row = row
+    launches = np.array([(call.row, span.row) for call, span in launched], dtype=np.int64)
+    after = [[before.row for before in segment.after] for segment in segments]
     return Segments(
-        segments=in_order(segments),
-        marks=[mark for cut in cuts if (mark := first_from(cut - ROUNDED)) is not None],
-        last=main_segments[-1] if window.steps and main_segments else None,
-        launched=[
-            (launch, device.of[number])
-            for number in queue.tolist()
-            if (launch := host.launched_by.get(int(spans.call[number]))) is not None
-            and trace.has_device  # the host's threads set the pace of what they do themselves
-        ],
+        path=trace.path,
+        missing=trace.missing,
+        has_device=trace.has_device,
+        start=window.begin,
+        thread=trace.lane_names[window.thread] if window.thread >= 0 else "start",
+        begin=np.array([segment.begin for segment in segments]),
+        end=np.array([segment.end for segment in segments]),
+        lane=_codes(lanes.code(segment.lane) for segment in segments),
+        name=_codes(names.code(_name(segment)) for segment in segments),
+        lanes=lanes.texts,
+        names=names.texts,
+        work=_codes(_WORK_CODES[segment.work] for segment in segments),
+        step=_codes(_STEP_CODES[segment.step] for segment in segments),
+        iteration=_codes(segment.iteration for segment in segments),
+        offsets=np.cumsum([0, *map(len, after)]),
+        after=np.array([row for rows in after for row in rows], dtype=np.int64),
+        marks=np.array([segment.row for segment in marks], dtype=np.int64),
+        launches=launches.reshape(-1, 2)[:, 0].copy(),
+        spans=launches.reshape(-1, 2)[:, 1].copy(),
+        communication=tuple(
+            Communication(
+                segment.row,
+                segment.begin,
+                segment.end,
+                segment.iteration,
+                segment.calls,
+                segment.called,
+            )
+            for segment in segments
+            if segment.calls
+        ),
     )
+
+
+def _codes(numbers: Iterable[int]) -> Codes:
+    return np.fromiter(numbers, dtype=np.int32)
+
+
+def _name(segment: Segment) -> str:
+    if not segment.calls:
+        return segment.name
+    return MESSAGE if segment.calls[0].is_message else segment.calls[0].kind
 
 
 def _number(

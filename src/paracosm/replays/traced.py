@@ -59,6 +59,9 @@ launches; the time between two spans of a stream; kernels; copies and memsets; c
 messages; the time by which a rank begins later than the first one; waiting for a message that its
 sender does not wait with."""
 
+MESSAGE = "send_recv"
+"""What both ends of a message are called: a kernel may have several of either kind."""
+
 
 @dataclass(slots=True, eq=False)
 class Segment:
@@ -75,13 +78,56 @@ class Segment:
     # The collective that it is, or the messages that it sends and receives.
     calls: tuple[Collective, ...] = ()
     called: float | None = None  # when it was, if it is a collective of the host
-    row: int = -1  # the last in the program; -1 until it is written
+    row: int = -1  # its place among the segments of the rank; -1 until it is known
     iteration: int = -1  # which of the window's steps it was done in, or launched in; -1 for none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Communication:
+    """A segment that communicates."""
+
+    row: int  # of the segments of its rank
+    begin: float  # seconds from the origin of the rank's trace
+    end: float  # the same
+    iteration: int  # which of the window's steps it was launched in; -1 for none
+    calls: tuple[Collective, ...]  # the collective, or the messages that it sends and receives
+    called: float | None  # when it was, if it is a collective of the host
 
     @property
     def on_host(self) -> bool:
         """Whether it is a collective that threads of the host carry out."""
         return self.called is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """What a rank did in a window: n segments in an order of issue."""
+
+    path: Path  # of the trace
+    missing: tuple[str, ...]  # what the trace lacks
+    has_device: bool
+    start: float  # of the window; seconds from the origin of the rank's trace
+    thread: str  # the lane of the training loop
+    begin: Floats  # n seconds from the origin of the rank's trace
+    end: Floats  # the same
+    lanes: tuple[str, ...]  # distinct, as the next one
+    names: tuple[str, ...]  # of what communicates, the kind
+    lane: Codes  # n indices into `lanes`
+    name: Codes  # n indices into `names`
+    work: Codes  # n indices into `WORK`
+    step: Codes  # n indices into `STEPS` of a program
+    iteration: Codes  # n numbers of the window's steps in which they were done or launched; or -1
+    # offsets, after: CSR: segments that end before one begins, beside the one before on its lane
+    offsets: Ints
+    after: Ints
+    # Those of the loop's thread with which the steps begin, and its last one; empty: no steps.
+    marks: Ints
+    launches: Ints  # calls ...
+    spans: Ints  # ... and the spans that they launched, in that order
+    communication: tuple[Communication, ...]  # those that communicate
+
+    def __len__(self) -> int:
+        return len(self.begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +136,7 @@ class Group:
 
     name: str
     ranks: tuple[int, ...]
-    calls: tuple[tuple[Segment, ...], ...]
+    calls: tuple[tuple[Communication, ...], ...]
 
     @property
     def label(self) -> str:

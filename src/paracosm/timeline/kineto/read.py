@@ -75,13 +75,20 @@ def read_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NA
     return open_kineto(path, inputs=inputs, named=named).whole()
 
 
-def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NAME) -> "KinetoFile":
+def open_kineto(
+    path: Path,
+    *,
+    inputs: bool = False,
+    named: NamedKernels = BY_NAME,
+    folder: Path | None = None,
+) -> "KinetoFile":
     """Read the trace of one rank, of any size; the arguments and errors are `read_kineto`'s.
 
-    More than a million spans are kept on disk, in the folder for temporary files.
+    More than a million spans are kept on disk: in a `folder`, from which another process that the
+    result is sent to takes them over, or else among the temporary files of this one.
     """
     refuse_other_files(path)
-    file = KinetoFile(path, inputs, named)
+    file = KinetoFile(path, inputs, named, folder)
     header: dict[str, Any] = {}
     is_found, keys = False, []
     with open_unpacked(path) as opened:
@@ -154,13 +161,15 @@ def is_kineto(path: Path) -> bool:
 class KinetoFile:
     """The content of a file, of which parts can be extracted as traces."""
 
-    def __init__(self, path: Path, inputs: bool, named: NamedKernels) -> None:
+    def __init__(
+        self, path: Path, inputs: bool, named: NamedKernels, folder: Path | None = None
+    ) -> None:
         self.path, self.named = path, named
         self.rank: int | None = None
         self.world_size: int | None = None
         self.missing: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
-        self._rows = Rows()
+        self._rows = Rows(folder)
         self._keeps_inputs = inputs
         self._names: dict[str, int] = {}
         self._lanes: dict[Lane, int] = {}

@@ -1,8 +1,10 @@
 """Spans read from a file, held in memory or, for large files, on disk."""
 
+import os
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -27,9 +29,14 @@ _PACKED = struct.Struct("<5q3ib")
 
 
 class Rows:
-    """Spans in the order of their file."""
+    """Spans in the order of their file.
 
-    def __init__(self) -> None:
+    Those on disk are in a file without a name, or, in a `folder`, in one that a process which gets
+    these rows from another one takes over.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self.origin = 0  # nanoseconds at which the first one begins
         self._last = bytearray()  # those that are not yet in a chunk
         self._chunks: list[Table] = []  # those that are held
@@ -64,7 +71,7 @@ class Rows:
             return
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="paracosm-trace-")  # noqa: SIM115
+                self._file = self._new_file()
             for chunk in self._chunks:
                 self._file.write(chunk.tobytes())
         except OSError as error:
@@ -73,6 +80,22 @@ class Rows:
                 f"{error.strerror}: set TMPDIR to a folder on a larger disk"
             ) from None
         self._chunks = []
+
+    def _new_file(self) -> IO[bytes]:
+        if self._folder is None:
+            return tempfile.TemporaryFile(prefix="paracosm-trace-")
+        return tempfile.NamedTemporaryFile(dir=self._folder, delete=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._file is not None:
+            self._file.flush()
+        return {**self.__dict__, "_file": None if self._file is None else self._file.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if (name := state["_file"]) is not None:
+            self._file = open(name, "r+b")  # noqa: SIM115
+            os.unlink(name)
 
     def all(self) -> Table:
         return np.concatenate(list(self._read()))
