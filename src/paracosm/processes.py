@@ -51,6 +51,10 @@ def on_interrupt(handler: Any) -> None:
 
 def submit_call(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
     """Submit a call to an executor of processes whose initializer calls `ignore_interrupts`."""
+    if os.name == "posix":  # started later, it would let Ctrl-C through to this thread again
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()
     with interrupts_held():
         future: Future[Any] = executor.submit(function, *arguments)
     return future

@@ -38,7 +38,10 @@ class Holdings(NamedTuple):
 
 
 NOTHING_HELD = Holdings(
-    *(np.empty(0, dtype=dtype) for dtype in (np.int64, np.int64, np.int32, np.int32))
+    row=np.empty(0, dtype=np.int64),
+    size=np.empty(0, dtype=np.int64),
+    kind=np.empty(0, dtype=np.int32),
+    name=np.empty(0, dtype=np.int32),
 )
 
 

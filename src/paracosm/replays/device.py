@@ -40,19 +40,23 @@ def device_segments(
     names = {lane: _name(trace, spans, lane) for lane in set(spans.stream.tolist())}
     free = dict.fromkeys(names, window.begin)
     made = DeviceSegments([], [], [], [], [])
-    ends = trace.end
-    for number in range(len(spans)):
-        row, call = int(spans.row[number]), int(spans.call[number])
-        stream = int(spans.stream[number])
+    columns = (
+        *(spans.row, spans.call, spans.stream, spans.begin, spans.end, spans.thread),
+        *(spans.launched, spans.earlier, trace.category[spans.row] == _KERNEL),
+        *(trace.begin[spans.call], trace.end[spans.call]),
+    )
+    for number, columns_of_span in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        row, call, stream, begin, end, thread, launched, *rest = columns_of_span
+        is_earlier, is_kernel, called, returned = rest
         issued = window.begin
         if call >= 0:
-            issued, returned = float(trace.begin[call]), float(ends[call])
+            issued = called
             # A call that waits for its copy, and for what was before it, has issued it at once.
             if not keeps_host(trace, row, call) or free[stream] <= issued:
-                issued = max(issued, min(returned, float(spans.begin[number])))
+                issued = max(issued, min(returned, begin))
         # The clocks of host and device differ by a microsecond or so: nothing begins before its
         # call, or before what it comes after.
-        begin = max(float(spans.begin[number]), free[stream], issued)
+        begin = max(begin, free[stream], issued)
         after = [
             made.of[other]
             for other in waits.get(number, ())
@@ -60,16 +64,16 @@ def device_segments(
         ]
         ready = max([free[stream], issued, *(segment.end for segment in after)])
         begin = max(begin, ready)
-        end = max(float(spans.end[number]), begin)
+        end = max(end, begin)
         segment = Segment(begin, end, names[stream], trace.text(row), "compute")
-        if trace.category[row] != _KERNEL:
+        if not is_kernel:
             segment.work = "copy"
         else:
             segment.calls = calls.of(row, call)
-            if spans.earlier[number]:
+            if is_earlier:
                 # On another rank it may have ended before the window: it is as long as it was.
                 segment.calls = ()
-        segment.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
+        segment.step = steps.of(thread, launched)
         one_sided = bool(segment.calls) and segment.calls[0].kind == ONE_SIDED
         if one_sided:
             segment.calls = ()

@@ -11,10 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from paracosm.arrays import Codes, Floats
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.jobs.job import STEPS
-from paracosm.jobs.writer import Codebook
 from paracosm.replays.device import (
     SHORTEST,
     DeviceSegments,
@@ -126,11 +125,11 @@ def _columns(
     marks: Sequence[Segment],
     launched: _Launched,
 ) -> Segments:
-    names, lanes = Codebook(), Codebook()
-    for row, segment in enumerate(segments):
-        segment.row = row
+    lanes: dict[str, int] = {}
+    names: dict[str, int] = {}
+    lane = [lanes.setdefault(segment.lane, len(lanes)) for segment in segments]
+    name = [names.setdefault(_name(segment), len(names)) for segment in segments]
     launches = np.array([(call.row, span.row) for call, span in launched], dtype=np.int64)
-    after = [[before.row for before in segment.after] for segment in segments]
     return Segments(
         path=trace.path,
         missing=trace.missing,
@@ -139,15 +138,17 @@ def _columns(
         thread=trace.lane_names[window.thread] if window.thread >= 0 else "start",
         begin=np.array([segment.begin for segment in segments]),
         end=np.array([segment.end for segment in segments]),
-        lane=_codes(lanes.code(segment.lane) for segment in segments),
-        name=_codes(names.code(_name(segment)) for segment in segments),
-        lanes=lanes.texts,
-        names=names.texts,
-        work=_codes(_WORK_CODES[segment.work] for segment in segments),
-        step=_codes(_STEP_CODES[segment.step] for segment in segments),
-        iteration=_codes(segment.iteration for segment in segments),
-        offsets=np.cumsum([0, *map(len, after)]),
-        after=np.array([row for rows in after for row in rows], dtype=np.int64),
+        lanes=tuple(lanes),
+        names=tuple(names),
+        lane=np.array(lane, dtype=np.int32),
+        name=np.array(name, dtype=np.int32),
+        work=np.array([_WORK_CODES[segment.work] for segment in segments], dtype=np.int32),
+        step=np.array([_STEP_CODES[segment.step] for segment in segments], dtype=np.int32),
+        iteration=np.array([segment.iteration for segment in segments], dtype=np.int32),
+        offsets=np.cumsum([0, *(len(segment.after) for segment in segments)]),
+        after=np.array(
+            [before.row for segment in segments for before in segment.after], dtype=np.int64
+        ),
         marks=np.array([segment.row for segment in marks], dtype=np.int64),
         launches=launches.reshape(-1, 2)[:, 0].copy(),
         spans=launches.reshape(-1, 2)[:, 1].copy(),
@@ -164,10 +165,6 @@ def _columns(
             if segment.calls
         ),
     )
-
-
-def _codes(numbers: Iterable[int]) -> Codes:
-    return np.fromiter(numbers, dtype=np.int32)
 
 
 def _name(segment: Segment) -> str:
@@ -258,7 +255,7 @@ class _Edges:
 
 
 def in_order(segments: Sequence[Segment]) -> list[Segment]:
-    """Return segments by begin, but none before one that it comes after.
+    """Return segments by begin, but none before one that it comes after, and number them.
 
     Instants alone do not say: many spans of an old trace take no microsecond, and begin and end
     with what they wait for. Those of each lane come in the order in which they ran.
@@ -266,31 +263,30 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
     Raises:
         InputError: some wait for each other.
     """
-    before: dict[int, Segment] = {}
+    before: dict[int, Segment | None] = {}
     last: dict[str, Segment] = {}
     for segment in segments:
-        if segment.lane in last:
-            before[id(segment)] = last[segment.lane]
+        before[id(segment)] = last.get(segment.lane)
         last[segment.lane] = segment
-    done: set[int] = set()
     waiting: set[int] = set()
     ordered: list[Segment] = []
     for segment in sorted(segments, key=lambda each: (each.begin, each.end)):
         stack = [segment]
         while stack:
             top = stack[-1]
-            if id(top) in done:
+            if top.row >= 0:
                 stack.pop()
                 continue
-            needed = top.after if id(top) not in before else [*top.after, before[id(top)]]
-            missing = [segment for segment in needed if id(segment) not in done]
+            missing = [segment for segment in top.after if segment.row < 0]
+            if (previous := before[id(top)]) is not None and previous.row < 0:
+                missing.append(previous)
             if missing:
                 if not waiting.isdisjoint(map(id, missing)):
                     raise InputError(f"damaged: spans of {top.lane} wait for each other")
                 waiting.add(id(top))
                 stack += missing
             else:
-                done.add(id(top))
+                top.row = len(ordered)
                 ordered.append(top)
                 stack.pop()
     return ordered

@@ -172,6 +172,7 @@ class KinetoFile:
         self._rows = Rows(folder)
         self._keeps_inputs = inputs
         self._names: dict[str, int] = {}
+        self._texts: tuple[str, ...] = ()  # the names, without what is no letter
         self._lanes: dict[Lane, int] = {}
         self._lane_keys: dict[tuple[Any, ...], int] = {}
         self._kinds: dict[Any, int] = {}  # codes of categories that are known
@@ -327,6 +328,10 @@ class KinetoFile:
         """Record what is outside of the events."""
         self._find_outliers()
         self._unpaired += sum(map(len, self._begun.values()))
+        self._texts = tuple(
+            name if name.isascii() else name.encode("utf-8", "replace").decode()
+            for name in self._names
+        )
         if not len(self._rows):
             raise InputError(f"{self.path}: {self._nothing()}")
         distributed = header.get("distributedInfo")
@@ -522,7 +527,7 @@ class KinetoFile:
             rank=self.rank,
             world_size=self.world_size,
             origin=origin + self._base,
-            names=tuple(name.encode("utf-8", "replace").decode() for name in self._names),
+            names=self._texts,
             lanes=tuple(self._lanes),
             begin=(begin - origin) * 1e-9,
             end=(begin + duration - origin) * 1e-9,

@@ -94,7 +94,7 @@ class Rows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if (name := state["_file"]) is not None:
-            self._file = open(name, "r+b")  # noqa: SIM115
+            self._file = open(name, "a+b")  # noqa: SIM115
             os.unlink(name)
 
     def all(self) -> Table:

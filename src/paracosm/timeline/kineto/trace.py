@@ -101,10 +101,11 @@ class KinetoTrace:
 
     def of(self, *categories: str) -> Ints:
         """Return the rows of these categories, ascending."""
-        codes = [CATEGORIES.index(category) for category in categories]
-        return np.flatnonzero(np.isin(self.category, codes))
+        wanted = np.zeros(len(CATEGORIES), dtype=bool)
+        wanted[[CATEGORIES.index(category) for category in categories]] = True
+        return np.flatnonzero(wanted[self.category])
 
-    @property
+    @cached_property
     def has_device(self) -> bool:
         """Whether something ran on a device; if not, ops of the host are the computing."""
         return any(lane.kind == "stream" for lane in self.lanes)
