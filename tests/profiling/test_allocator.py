@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from paracosm.graphs import Graph, Node, Op, build_graph
+from paracosm.prediction.host_costs import new_memory
 from paracosm.profiling.allocator import (
     DEFAULT,
     KEPT,
@@ -16,7 +17,6 @@ from paracosm.profiling.allocator import (
     keep_memory,
     pinned_environ,
 )
-from paracosm.profiling.new_memory import new_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="no glibc here: malloc untested")
 

@@ -239,9 +239,9 @@ def check_output(out: Path | None, force: bool) -> None:
         raise InputError(f"{out} exists: --force replaces it")
 
 
-def check_folder(out: Path | None, force: bool, content: str = "run") -> None:
+def check_folder(out: Path | None, force: bool) -> None:
     if force and out is None:
-        raise InputError(f"--force replaces the {content} in a folder: give --out as well")
+        raise InputError("--force replaces the run in a folder: give --out as well")
 
 
 def check_writable(path: Path) -> None:

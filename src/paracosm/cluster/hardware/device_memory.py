@@ -36,6 +36,8 @@ receives from one; their number, and so the memory, grows no further with more m
 CHANNELS_TO_PEER = 32
 """Channels to each peer of an all-to-all (github.com/NVIDIA/nccl/issues/1685)."""
 
+_MACHINE = 8  # ranks; buffers to those of other machines are shared by all channels
+
 NCCL_SOURCE = (
     "NCCL's issues 1685 and 986: 14 MiB a channel and peer, rings of 24 channels, 32 to each peer "
     "of an all-to-all in a machine"
@@ -46,17 +48,16 @@ TIGHT = 0.92
 of libraries, and which pieces the allocator keeps."""
 
 
-def communicator_bytes(ranks: int, *, all_to_all: bool = False, machine: int = 8) -> int:
+def communicator_bytes(ranks: int, *, all_to_all: bool = False) -> int:
     """Return the bytes that NCCL holds on each rank of a communicator.
 
     Args:
         ranks: of the communicator.
         all_to_all: whether every rank sends to every other; else they form a ring.
-        machine: ranks of a machine. Buffers to ranks of others are shared by all channels.
     """
     if ranks < 2:
         return 0
-    channels = CHANNELS_TO_PEER * (min(ranks, machine) - 1) if all_to_all else CHANNELS
+    channels = CHANNELS_TO_PEER * (min(ranks, _MACHINE) - 1) if all_to_all else CHANNELS
     return channels * CONNECTION
 
 

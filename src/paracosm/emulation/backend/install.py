@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import BACKEND, EmulatedGroup, register
 from paracosm.emulation.backend.runtime import GroupRuntime
+from paracosm.emulation.rank.checkpoints import allow_parts
 from paracosm.emulation.rank.launchers import (
     LocalStore,
     bound_device,
@@ -20,7 +21,6 @@ from paracosm.emulation.rank.launchers import (
 )
 from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.objects import replace_object_collectives
-from paracosm.emulation.rank.partial_checkpoints import allow_parts
 from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.rank.scatters import watch_parts
 from paracosm.emulation.records import Note

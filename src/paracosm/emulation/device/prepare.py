@@ -30,8 +30,7 @@ from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.cuda_graphs import have_cuda_graphs
 from paracosm.emulation.device.durations import OpSeconds
 from paracosm.emulation.device.guard import install_guard
-from paracosm.emulation.device.host_device import make_parameters_fake
-from paracosm.emulation.device.host_memory import ADVICE, HostMemory
+from paracosm.emulation.device.host import ADVICE, HostMemory, make_parameters_fake
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.modules import Modules

@@ -266,10 +266,6 @@ class _Roots:
         self._depth -= 1
 
 
-def _parameter_count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
 @dataclass(frozen=True)
 class _Step:
     """What of an iteration the graph has."""

@@ -22,7 +22,7 @@ from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.call_site import NOWHERE, is_inside
-from paracosm.emulation.rank.checkpoints import TOO_EARLY, watch_checkpoints
+from paracosm.emulation.rank.checkpoints import TOO_EARLY, allow_parts, watch_checkpoints
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
 from paracosm.emulation.rank.gloo_threads import wait_before_groups_end, wait_for_gloo
 from paracosm.emulation.rank.launchers import (
@@ -34,7 +34,6 @@ from paracosm.emulation.rank.launchers import (
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
-from paracosm.emulation.rank.partial_checkpoints import allow_parts
 from paracosm.emulation.rank.pipelines import tell_stages, watch_steps
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import CPU_FOR_CUDA, Note, RecordWriter

@@ -309,8 +309,8 @@ class KinetoFile:
             self._unknown[key] = self._unknown.get(key, 0) + 1
         return code
 
-    def _leave_out(self, name: str, correlation: Any, count: int = 1) -> None:
-        self._left_out += count
+    def _leave_out(self, name: str, correlation: Any) -> None:
+        self._left_out += 1
         self._first_left_out = self._first_left_out or " ".join(name[:60].split())
         if type(correlation) is int and correlation >= 0:
             self._untimed.add(correlation)

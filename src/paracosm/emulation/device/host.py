@@ -1,7 +1,11 @@
-"""What a script makes on the host, beside a GPU that is not there: it is really made.
+"""What a script makes on the host, beside a GPU that is not there, and a CPU as the device itself.
 
-A model that is made on the CPU and then moved may be larger than this machine's memory. That is
-said before it is made, with what to write instead.
+Beside a GPU it is really made. A model that is made on the CPU and then moved may be larger than
+this machine's memory: that is said before it is made, with what to write instead.
+
+Where a CPU is the device, host and device are one, and PyTorch takes a CPU's paths. Parameters hold
+no numbers, so whatever is computed with them is worked out and recorded, not computed; what a
+script makes without them, its data above all, is really made, and recorded too.
 """
 
 from __future__ import annotations
@@ -11,7 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
+from paracosm.emulation.device.state import Device
+from paracosm.emulation.device.values import MOST_KNOWN
 from paracosm.emulation.rank.call_site import call_site, line_of_script
 from paracosm.profiling.environment import free_memory
 from paracosm.units import format_size
@@ -57,3 +66,29 @@ class HostMemory:
                 "memory is left,"
             )
         self._made += size
+
+
+def make_parameters_fake(device: Device) -> None:
+    """Let parameters that are made on the host from now on hold no numbers; small ones keep them.
+
+    Their memory is never touched, so that a model may be larger than this machine's memory.
+    """
+    parameters: Any = torch.nn.Parameter
+    make = parameters.__new__
+
+    def new(kind: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        if type(data) in (Tensor, parameters) and data.device.type == "cpu":
+            data = _fake_of(device, data)
+        return make(kind, data, requires_grad)
+
+    parameters.__new__ = new
+
+
+def _fake_of(device: Device, data: Tensor) -> FakeTensor:
+    with device.fake:
+        made: Any = torch.empty_strided(data.size(), data.stride(), dtype=data.dtype)
+    device.memory.see(made, "parameters")
+    if data.numel() <= MOST_KNOWN:
+        with _disable_current_modes():
+            device.values.keep(made, data.detach().clone())
+    return made  # type: ignore[no-any-return]
