@@ -118,7 +118,10 @@ def test_a_row_goes_out_once_a_second(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(RunFolder.open(run.path).metrics()) == 3
 
 
-def test_metrics_cut_off_at_any_byte_are_read_to_the_last_complete_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_metrics_cut_off_at_any_byte_are_read_to_the_last_complete_batch(
+    every: int, tmp_path: Path
+) -> None:
     run = RunFolder.create(tmp_path / "run", STUDY)
     stream = run.path / "metrics.arrows"
     complete = {stream.stat().st_size: 0}  # size of the file -> rows in it
@@ -128,7 +131,8 @@ def test_metrics_cut_off_at_any_byte_are_read_to_the_last_complete_batch(tmp_pat
         complete[stream.stat().st_size] = 5 * batch
     run.close()
     content = stream.read_bytes()
-    for size in range(len(content)):
+    ends = {size for end in complete for size in (max(end - 1, 0), end)}
+    for size in sorted({*range(0, len(content), every), *ends}):
         stream.write_bytes(content[:size])
         expected = max((rows for end, rows in complete.items() if end <= size), default=0)
         assert len(RunFolder.open(run.path).metrics()) == expected, size
