@@ -33,6 +33,7 @@ from commands import commands_of, expanded  # noqa: E402 (beside the benchmarks)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"dev", "docs", "chakra"})
 CONSTRAINED = ("--constraint", str(ROOT / "constraints.txt"))
+LOWEST = ("--resolution", "lowest-direct")
 LONGEST = 1800  # seconds of a command
 LONG = "paracosm plan"  # a minute of what other commands compute, too
 _DATA_SET = """import datasets
@@ -54,8 +55,8 @@ _FRAME = "import paracosm; print(paracosm.train(timing_only=True, updates=9).to_
 OF_EXTRAS = {
     "report": [f"{_RELAX} --out runs/small", "paracosm report runs/small --images png"],
     "tune": [_TUNE],
-    "tensorboard": [f"{_RELAX} --tensorboard scalars"],
-    "mlflow": [f"{_RELAX} --mlflow tracked"],
+    "tensorboard": [f"{_RELAX} --out runs/charted --tensorboard scalars"],
+    "mlflow": [f"{_RELAX} --out runs/tracked --mlflow tracked"],
     "metis": [f"{_RELAX} --pattern 'graph(method=metis)'"],
     "protobuf": [
         "paracosm graph import tests/data/importers/convnet_sgd.pb --out tensorflow.graph",
@@ -106,12 +107,16 @@ class Environment(NamedTuple):
     options: Sequence[str] = ()  # of `uv pip install`
 
 
+# MLflow wants an older Arrow than the pinned one.
 ENVIRONMENTS = {
     "core": Environment((), CONSTRAINED),
     "torch": Environment(("torch",), CONSTRAINED),
-    "all": Environment(EXTRAS, CONSTRAINED),
+    "all": Environment([extra for extra in EXTRAS if extra != "mlflow"], CONSTRAINED),
     "newest": Environment(EXTRAS),
-    "lowest": Environment(EXTRAS, ("--resolution", "lowest-direct")),
+    "lowest": Environment(EXTRAS, LOWEST),
+    # Beside other extras theirs cannot be installed.
+    "lowest-tensorboard": Environment(("tensorboard",), LOWEST),
+    "lowest-tensorflow": Environment(("tensorflow",), LOWEST),
     "torch-2.11": Environment(("torch",), ("torch==2.11.*",)),
     "torch-2.14": Environment(("torch",), ("torch==2.14.*",)),
 }

@@ -13,8 +13,8 @@ from paracosm import backends
 from paracosm.backends import Backend
 
 # A first example may compile a kernel, and the machine may be busy: time is no reason to fail. The
-# everyday run tries the same examples each time; `make test-all` looks for new ones
-# (--hypothesis-profile explore).
+# everyday run tries a third of the examples that a test asks for, the same each time;
+# `make test-all` tries all, and looks for new ones (--hypothesis-profile explore).
 settings.register_profile("paracosm", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("paracosm")
@@ -53,8 +53,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent / "benchmarks" in item.path.parents:
             item.add_marker(pytest.mark.slow)
+    if settings.get_current_profile_name() == "paracosm":
+        _try_fewer_examples(items)
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def _try_fewer_examples(items: list[pytest.Item]) -> None:
+    name = "_hypothesis_internal_use_settings"
+    for function in {item.obj for item in items if isinstance(item, pytest.Function)}:
+        if (own := getattr(function, name, None)) is not None and own.max_examples > 10:
+            setattr(function, name, settings(own, max_examples=max(10, own.max_examples // 3)))
 
 
 @pytest.fixture(scope="session", autouse=True)

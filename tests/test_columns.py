@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paracosm.columns import label_column, number_column, numbers_in, rows_with, text_column
+from paracosm.columns import (
+    label_column,
+    number_column,
+    numbers_in,
+    numpy_type,
+    rows_with,
+    text_column,
+)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.int64, np.int32, np.int8, np.uint8, np.bool_])
@@ -46,6 +53,12 @@ def test_empty_fields_are_refused_or_stood_for() -> None:
     with pytest.raises(ValueError, match="1 fields of a column are empty"):
         numbers_in(column)
     np.testing.assert_array_equal(numbers_in(column, empty=np.nan), [1.5, np.nan, 2.0])
+
+
+def test_columns_of_something_else_are_refused() -> None:
+    assert numpy_type(pa.float16()) == pa.float16().to_pandas_dtype()
+    with pytest.raises(pa.ArrowInvalid, match="a column of string, not of numbers"):
+        numbers_in(pa.array(["1"]))
 
 
 def test_a_run_and_its_report_import_no_pandas(tmp_path: Path) -> None:

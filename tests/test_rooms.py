@@ -7,13 +7,13 @@ import importlib
 import inspect
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import networkx as nx
 
 import paracosm
 from paracosm.compiled_cache import ROOMS
+from source_code import parse, parsed
 
 PACKAGE = Path(paracosm.__file__).parent
 
@@ -92,11 +92,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": BELOW_STUDY | {"planning", "studies", "report", "result"},
     "cli": BELOW_STUDY | {"planning", "studies", "report", "api", "result"},
 }
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 def room_of(module: str) -> str:
@@ -215,7 +210,7 @@ def test_examples_and_benchmarks_import_names_that_exist() -> None:
     missing = []
     for folder in ("examples", "benchmarks"):
         for path in sorted((PACKAGE.parents[1] / folder).rglob("*.py")):
-            for node in ast.walk(parsed(path)):
+            for node in ast.walk(parse(path)):
                 name = node.module if isinstance(node, ast.ImportFrom) else None
                 if name is None or name.split(".")[0] != "paracosm":
                     continue

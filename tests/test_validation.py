@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from paracosm import validation
 from paracosm.cli import main
-from paracosm.data_files import MOST_BYTES, parse_yaml, read_yaml
+from paracosm.data_files import MOST_YAML, parse_yaml, read_yaml
 from paracosm.errors import InputError
 from paracosm.studies.kinds import KINDS
 from paracosm.validation import validated
+from source_code import parsed
 
 
 class Inner(BaseModel):
@@ -115,7 +116,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"a: \xe9")
     with pytest.raises(InputError, match="not UTF-8"):
         read_yaml(tmp_path / "latin", "recipe")
-    (tmp_path / "large").write_bytes(b" " * (MOST_BYTES + 1))
+    (tmp_path / "large").write_bytes(b" " * (MOST_YAML + 1))
     with pytest.raises(InputError, match="a recipe of more than 16 MiB"):
         read_yaml(tmp_path / "large", "recipe")
 
@@ -134,7 +135,7 @@ def test_no_command_makes_the_configuration_of_another_but_by_validated() -> Non
     found = [
         f"{path.relative_to(source)}:{node.lineno}"
         for path in source.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in configurations
     ]
     assert len(configurations) >= 5

@@ -7,6 +7,7 @@ whether something is of pandas; that takes longer than a short run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,29 @@ def label_column(codes: NDArray[np.integer[Any]], words: Sequence[str]) -> pa.Ar
     return pa.DictionaryArray.from_arrays(number_column(codes), text_column(words))
 
 
+@cache
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return NumPy's type of Arrow's numbers or truth values.
+
+    So does Arrow's `to_pandas_dtype`, which in older versions (21 among them) needs pandas.
+
+    Raises:
+        ArrowInvalid: it is a type of something else.
+    """
+    import pyarrow as pa
+
+    for name in _NUMBERS:
+        if kind == pa.from_numpy_dtype(name):
+            return np.dtype(name)
+    raise pa.ArrowInvalid(f"a column of {kind}, not of numbers")
+
+
+_NUMBERS = [
+    *("float64", "float32", "float16", "bool", "int64", "int32", "int16", "int8"),
+    *("uint64", "uint32", "uint16", "uint8"),
+]
+
+
 def numbers_in(column: pa.Array | pa.ChunkedArray, empty: float | None = None) -> NDArray[Any]:
     """Return a column of numbers as an array, shape (n,), of their type; of one chunk a view.
 
@@ -58,23 +82,23 @@ def numbers_in(column: pa.Array | pa.ChunkedArray, empty: float | None = None) -
         empty: stands for a field that is empty.
 
     Raises:
-        ValueError: a field is empty, and nothing stands for it.
+        ValueError: a field is empty, and nothing stands for it; or it is no column of numbers.
     """
     import pyarrow as pa
 
     if column.null_count and empty is not None:
-        kind = np.dtype(column.type.to_pandas_dtype())
+        kind = numpy_type(column.type)
         column = column.fill_null(number_column(np.array([empty], kind))[0])
     if column.null_count:
         raise ValueError(f"{column.null_count} fields of a column are empty")
     if isinstance(column, pa.Array):
         return _numbers(column)
-    none = np.empty(0, column.type.to_pandas_dtype())
+    none = np.empty(0, numpy_type(column.type))
     return np.concatenate([none, *map(_numbers, column.chunks)])
 
 
 def _numbers(chunk: pa.Array) -> NDArray[Any]:
-    dtype, buffer = np.dtype(chunk.type.to_pandas_dtype()), chunk.buffers()[1]
+    dtype, buffer = numpy_type(chunk.type), chunk.buffers()[1]
     if not len(chunk):
         return np.empty(0, dtype)
     if dtype.kind == "b":

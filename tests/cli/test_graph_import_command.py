@@ -15,7 +15,8 @@ from paracosm.graphs.importers.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "importers"
-GUIDE = (ROOT / "docs" / "graph-import.md").read_text()
+PAGE = (ROOT / "docs" / "graph.md").read_text()
+GUIDE = PAGE.partition("\n## Import from")[2].partition("\n## ")[0]
 
 
 def run(*words: str) -> int:

@@ -46,6 +46,13 @@ def summary_of(capsys: Capture, *arguments: object) -> dict[str, Any]:
     return summary
 
 
+# The kernels of jobs are compiled for each rule of sharing, which takes longer than all else here.
+# The rules themselves are held to plain programs in tests/network, and packets to training below.
+JOBS = [
+    pytest.param(name, marks=pytest.mark.slow if "packets" in name else ()) for name in CLUSTERS
+]
+
+
 @pytest.fixture(params=CLUSTERS)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     path = tmp_path / "cluster.yaml"
@@ -108,6 +115,7 @@ def test_train(cluster: tuple[str, Path], engine: bool, capsys: Capture) -> None
     assert summary["virtual_time"] == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)
 
 
+@pytest.mark.parametrize("cluster", JOBS, indirect=True)
 def test_parameter_server_strategy(
     cluster: tuple[str, Path],
     timed_graph: Path,
@@ -185,6 +193,7 @@ def compute_first(tmp_path: Path) -> Path:
 REFUSED_BY_PROFILES = {"placement": "placement", "hierarchical": "hierarchical"}
 
 
+@pytest.mark.parametrize("cluster", JOBS, indirect=True)
 def test_job_profile(cluster: tuple[str, Path], tmp_path: Path, capsys: Capture) -> None:
     """The first step of both workers in the simulation that throughput is measured in."""
     name, path = cluster

@@ -43,7 +43,17 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(params=EXPECTED, ids=lambda cell: f"{cell[0]}-{cell[1]}")
+# As in test_cluster_keys: the kernels of jobs are compiled for packets when slow only.
+JOBS = [
+    pytest.param(cell, marks=pytest.mark.slow if "packets" in cell[0] else ()) for cell in EXPECTED
+]
+
+
+def named(cell: tuple[str, int]) -> str:
+    return f"{cell[0]}-{cell[1]}"
+
+
+@pytest.fixture(params=EXPECTED, ids=named)
 def cell(request: pytest.FixtureRequest) -> tuple[str, int]:
     return request.param
 
@@ -74,6 +84,7 @@ def test_train(cell: tuple[str, int], engine: bool, capsys: Capture) -> None:
     assert rate == pytest.approx(EXPECTED[cell], rel=1e-9)
 
 
+@pytest.mark.parametrize("cell", JOBS, indirect=True, ids=named)
 def test_strategy(
     cell: tuple[str, int], capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +109,7 @@ def test_strategy(
     assert rate == pytest.approx(EXPECTED[cell], rel=1e-9)
 
 
+@pytest.mark.parametrize("cell", JOBS, indirect=True, ids=named)
 def test_job_profile(cell: tuple[str, int], capsys: Capture, tmp_path: Path) -> None:
     """A profile of one step: pull, compute, push, update, measured on another link."""
     sharing, workers = cell

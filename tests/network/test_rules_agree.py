@@ -206,6 +206,38 @@ def test_fair_flows_end_at_the_same_picosecond(
         assert (end - begin) * 1e-12 >= alone * (1 - 1e-9), "nobody is faster than alone"
 
 
+@st.composite
+def tangled_traffics(
+    draw: st.DrawFn,
+) -> tuple[list[tuple[int, ...]], list[float], list[Message]]:
+    """Return traffic in which a flow changes rates far away: routes through any few of many ports.
+
+    Bandwidths are often the same, so that several ports are full at one level.
+    """
+    count = draw(st.integers(2, 10))
+    capacity = draw(st.lists(bandwidths, min_size=count, max_size=count))
+    route = st.lists(st.integers(0, count - 1), min_size=1, max_size=4, unique=True).map(tuple)
+    routes = draw(st.lists(route, min_size=count, max_size=2 * count))
+    pauses = st.sampled_from([0, 1, 7_000_000, 333_333_333_333])
+    sizes = st.sampled_from([1.0, 1e4, 1e6 / 3, 2e6, 7.77e7])
+    rows = st.tuples(pauses, st.integers(0, len(routes) - 1), sizes)
+    messages: list[Message] = []
+    now = 0
+    for pause, number, size in draw(st.lists(rows, min_size=count, max_size=40)):
+        now += pause
+        messages.append((now, number, size))
+    return routes, capacity, messages
+
+
+@settings(max_examples=150, deadline=None)
+@given(tangled_traffics())
+def test_only_what_changes_is_filled_anew_with_the_results_of_filling_all(
+    traffic: tuple[list[tuple[int, ...]], list[float], list[Message]],
+) -> None:
+    """In Python, all ports that are connected with a change are filled from nothing on."""
+    both("fair", *traffic)
+
+
 quanta = st.sampled_from([Packets(1500.0), Packets(16384.0), Packets(1e6), Packets(1e9)])
 
 

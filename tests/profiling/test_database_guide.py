@@ -1,4 +1,4 @@
-"""docs/profile-database.md against the database."""
+"""docs/profiling.md against the database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from some_timings import RELU, timing
 
 from paracosm.profiling.database import ProfileDatabase
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "profile-database.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "profiling.md").read_text()
+GUIDE = PAGE.partition("\n## The database\n")[2].partition("\n## ")[0]
 
 
 @pytest.fixture

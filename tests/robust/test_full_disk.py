@@ -114,7 +114,7 @@ def full_after(size: int, arguments: list[str]) -> Child:
 
 SIZE_VARIES = {"relax measure"}  # real threads make as many updates as they come to
 
-EVERYDAY = {"train", "graph export", "db merge"}
+EVERYDAY = {"train", "db merge"}
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def planted(names: Iterable[str], of_every_kind: Sequence[str]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    planted({*FILES, ".lock", "anything"}, (".lock", "runs.jsonl", "summary.json")),
+    planted({*FILES, ".lock", "anything"}, (".lock", "summary.json")),
 )
 def test_a_run_into_a_folder_from_elsewhere(
     name: str, kind: str, finished: Path, tmp_path: Path

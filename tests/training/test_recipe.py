@@ -53,7 +53,7 @@ def test_every_algorithm_follows_the_recipe(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 def test_every_algorithm_hides_examples(algorithm: str) -> None:
-    hidden = run(algorithm, privacy=EXAMPLES)
+    hidden = run(algorithm, privacy=EXAMPLES, updates=2, evaluate_every=2)
     assert hidden.summary.epsilon is not None
     assert hidden.summary.epsilon > 0
     assert torch.isfinite(hidden.parameters).all()

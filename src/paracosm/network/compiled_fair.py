@@ -8,8 +8,13 @@ the rate.
 
 Rates follow from progressive filling (Bertsekas and Gallager, "Data Networks", 1992, section
 6.5.2): all grow alike until a station is full, whose paths are then fixed, and so on; of stations
-that are full at one level the first comes first. Once per instant, only stations connected by paths
-in use to those that gained or lost flows are updated.
+that are full at one level the first comes first.
+
+Once per instant, only what differs from the instant before is done again. A station is filled anew,
+from nothing on, if its own flows have changed, or if another station fixes one of its paths at
+another level than before, or no longer at that level. What is fixed up to a level depends on lower
+levels only: stations come by level, each is filled once, and the others are not looked at. With
+weights whose sums are exact, such as whole numbers, results are those of filling all to the bit.
 
 A flow ends at the first whole picosecond by which all of its bytes have arrived, and has its share
 until then: no station carries more than its bandwidth, no flow loses a byte. The bytes of 1/1024 ps
@@ -31,32 +36,37 @@ from paracosm.network.fair import SAME
 from paracosm.network.heaps import NOBODY, place_event, place_item, pop_event, pop_item
 from paracosm.network.stations import binding_routes
 
-NEAR, CHANGED = 1, 2
-"""Of a path, whose rate may change: it has others' flows beside its own, or other flows."""
+UNCHANGED, FOUND, OPEN, CLOSED = range(4)
+"""Of a station, while rates are set: as before; to be filled anew; on the way; all paths over it
+are fixed."""
 
 STATION = np.dtype(
     [
         *columns("f8", "bandwidth", "background", "left", "load", "level", "fixed"),
-        *columns("i8", "first", "used", "is_near"),
+        *columns("f8", "share", "before"),
+        *columns("i8", "first", "used", "unfixed", "early", "late", "end", "state"),
     ]
 )
 """A station: bytes/ps; the weight of flows of others; bytes/ps that are not given away, but for
 what flows of the weight `fixed` get at `level`; the weight of flows that are still to get a share;
-`Fair.used[first:first + used]` are the hops over it of paths that have flows."""
+what each of them would get; the level at which it was full before.
+`Fair.used[first:first + used]` are the hops over it of paths that have flows, of which `unfixed`
+are still to get a share. What others have fixed by then is in `Fair.fixes[early:2 * first + used]`
+and, since the station is open, in `Fair.fixes[late:end]`, if it has not been subtracted."""
 
 PATH = np.dtype(
     [
         *columns("i8", "first", "of_flows", "flows"),
         *columns("f8", "load", "period", "shared", "rate", "virtual"),
         *columns("i8", "since", "due", "rank"),
-        *columns("i4", "limit", "is_touched", "is_near"),
+        *columns("i4", "limit", "is_touched", "is_changed"),
     ]
 )
 """A path: where its hops and its heap of flows begin; how many flows it has, the sum of their
 weights; picoseconds of a byte over its narrowest station; for which sum of weights its rate is,
 bytes/ps of a flow of weight 1; the bytes that such a one has got by `since`; when its first flow
 ends; where it stands in `Fair.order`; the station that its rate is of, of several that with the
-smallest number."""
+smallest number, -1 while it is not fixed; whether it has other flows than when it was."""
 
 HOP = np.dtype([("station", "i4"), ("path", "i4"), ("place", "i8")])
 """A station on a path, and where it stands in `Fair.used` when the path has flows."""
@@ -65,7 +75,8 @@ FLOW = np.dtype([("key", "f8"), ("item", "i8")])
 """A flow: the virtual time of its path at which it ends, and its message."""
 
 LEVEL = np.dtype([("key", "f8"), ("item", "i8"), ("op", "i8")])
-"""An entry of `Fair.open`: what a flow of weight 1 would get at a station, and the station."""
+"""An entry of `Fair.open`: what a flow of weight 1 would get at a station, or got before, and the
+station; of `Fair.fixes`: what it has got so far, where, and its path."""
 
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """An instant, the number of a request, its message. Of `Fair.done` the key is the number."""
@@ -90,8 +101,11 @@ class Fair(NamedTuple):
         flows: of each path, a heap.
         order: a heap by `due` of the paths that have flows.
         touched: paths that gained or lost flows.
-        near_stations, near_paths: those whose rates may change.
-        open: a heap of stations that have something left for flows that have no rate yet.
+        changed_paths: those of `touched` whose other flows have an effect on others.
+        near_stations: those that are filled anew.
+        open: a heap of those that are on the way.
+        fixes: of each of those, its paths in use by the levels at which they were fixed before, and
+            those that others have fixed since.
         alone: a heap of messages over no station.
         done: a heap by request of messages that have ended.
         messages: all that are under way.
@@ -106,9 +120,10 @@ class Fair(NamedTuple):
     flows: Any
     order: Ints
     touched: Ints
+    changed_paths: Ints
     near_stations: Ints
-    near_paths: Ints
     open: Any
+    fixes: Any
     alone: Any
     done: Any
     messages: Any
@@ -164,9 +179,10 @@ def fair_traffic(
         flows=np.empty(paths["of_flows"][-1], dtype=FLOW),
         order=np.empty(count, dtype=np.int64),
         touched=np.empty(count, dtype=np.int64),
+        changed_paths=np.empty(count, dtype=np.int64),
         near_stations=np.empty(len(capacity), dtype=np.int64),
-        near_paths=np.empty(count, dtype=np.int64),
         open=np.empty(len(capacity), dtype=LEVEL),
+        fixes=np.empty(2 * len(hops), dtype=LEVEL),
         alone=np.empty(most - paths["of_flows"][-1], dtype=EVENT),
         done=np.empty(most, dtype=EVENT),
         messages=messages,
@@ -319,34 +335,33 @@ def settle(fair: Any, now: Any) -> None:
     counts = fair.counts
     if counts[TOUCHED] > 0:
         _gather(fair, now)
-        count = 0
+        changed = np.int64(0)  # of one type throughout: for 0 alone, callees are compiled again
         for index in range(counts[TOUCHED]):
             number = fair.touched[index]
             path = fair.paths[number]
             path.is_touched = 0
-            if path.load == path.shared:
-                if path.flows > 0:
-                    _set_due(fair, number)
-            elif _is_alone(fair, number):
-                # Most are, and what is inlined costs a third of a call with all arrays.
+            is_settled = True
+            if path.load != path.shared:
                 path.shared = path.load
-                _advance(path, now)
-                path.rate = 0.0
-                if path.flows > 0:
+                is_settled = _is_alone(fair, number)
+                if is_settled:
+                    # Most are, and what is inlined costs a third of a call with all arrays.
+                    _advance(path, now)
                     path.limit = fair.hops[path.first].station
                     station = fair.stations[path.limit]
                     path.rate = station.bandwidth / (station.background + path.load)
-                    _set_due(fair, number)
-            else:
-                path.shared = path.load
-                if path.flows == 0:
-                    path.rate = 0.0
-                fair.near_paths[count] = number
-                path.is_near = CHANGED
-                count += 1
+                else:
+                    path.limit = NOBODY
+                    path.is_changed = np.int32(path.flows > 0)
+                    fair.changed_paths[changed] = number
+                    changed += 1
+            if path.flows == 0:
+                path.rate = 0.0
+            elif is_settled:
+                _set_due(fair, number)
         counts[TOUCHED] = 0
-        if count > 0:
-            _share_out(fair, count, now)
+        if changed > 0:
+            _share_out(fair, changed, now)
 
 
 @inlined
@@ -358,95 +373,159 @@ def _is_alone(fair: Any, number: Any) -> Any:
 
 
 @subroutine
-def _share_out(fair: Any, count: Any, now: Any) -> None:
-    """Set the rates of all flows connected with the first `found` of `near_paths`."""
-    near_paths, near_stations = _find_connected(fair, count)
-    _fill(fair, near_paths, near_stations, now)
-
-
-@inlined
-def _find_connected(fair: Any, found: Any) -> Any:
-    """Find all stations and paths in use connected with `near_paths`; return how many."""
-    near_stations = at = 0
-    while at < found:
-        number = fair.near_paths[at]
-        at += 1
-        for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
-            station = fair.stations[fair.hops[hop].station]
-            if not station.is_near:
-                station.is_near = 1
-                fair.near_stations[near_stations] = fair.hops[hop].station
-                near_stations += 1
-                for place in range(station.first, station.first + station.used):
-                    other = fair.hops[fair.used[place]].path
-                    if not fair.paths[other].is_near:
-                        fair.paths[other].is_near = NEAR
-                        fair.near_paths[found] = other
-                        found += 1
-    return found, near_stations
-
-
-@inlined
-def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
-    """Divide the near stations among the near paths."""
-    for index in range(near_stations):
-        station = fair.stations[fair.near_stations[index]]
-        station.is_near = 0
-        station.left = station.bandwidth
-        station.load = station.background
-        station.level = 0.0
-        station.fixed = 0.0
-    for index in range(near_paths):
-        number = fair.near_paths[index]
-        for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
-            fair.stations[fair.hops[hop].station].load += fair.paths[number].load
-    open_stations = 0
-    for index in range(near_stations):
-        number = fair.near_stations[index]
-        station = fair.stations[number]
-        if station.load > 0:
-            place_event(fair.open, open_stations, station.left / station.load, number, 0)
-            open_stations += 1
-    while open_stations > 0:
-        number, level = fair.open[0].item, fair.open[0].key
-        station = fair.stations[number]
-        pop_event(fair.open, open_stations)
-        open_stations -= 1
-        if station.load > 0:
-            # What was fixed since has left more for each of the others; less only by rounding.
-            share = (station.left - station.level * station.fixed) / station.load
-            if share > level * SAME:
-                place_event(fair.open, open_stations, share, number, 0)
-                open_stations += 1
+def _share_out(fair: Any, changed: Any, now: Any) -> None:
+    """Set the rates that are others because of the first `changed` of `changed_paths`."""
+    filled = opened = found = np.int64(0)
+    while True:
+        while changed > 0:
+            changed -= 1
+            found = _find_stations(fair, fair.changed_paths[changed], found)
+        if filled < found:
+            number = fair.near_stations[filled]
+            station = fair.stations[number]
+            filled += 1
+            _open(fair, station, number)
+        elif opened > 0:
+            number, level = fair.open[0].item, fair.open[0].key
+            station = fair.stations[number]
+            pop_event(fair.open, opened)
+            opened -= 1
+            _subtract(fair, station, number, level)
+            share = np.inf
+            if station.unfixed > 0:
+                share = (station.left - station.level * station.fixed) / station.load
+            if station.unfixed == 0:
+                station.state = CLOSED
+            elif level == station.share and not share > level * SAME:
+                # What was fixed since has left no more for each of the others.
+                station.state = CLOSED
+                changed = _change_all(fair, station, number, now)
             else:
-                _fix_all(fair, number, level, now)
-    for index in range(near_paths):
-        fair.paths[fair.near_paths[index]].is_near = 0
+                if level == station.share:
+                    station.share = share
+                if level == station.before:
+                    station.before = np.inf
+                    changed = _change_all(fair, station, number, now)
+        else:
+            break
+        if station.state == OPEN:
+            place_event(fair.open, opened, min(station.share, station.before), number, 0)
+            opened += 1
+    for index in range(found):
+        fair.stations[fair.near_stations[index]].state = UNCHANGED
 
 
 @inlined
-def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
-    """Fix the rates of the flows over a full station, summed first: order has no effect."""
-    station = fair.stations[number]
+def _find_stations(fair: Any, path_number: Any, found: Any) -> Any:
+    """Let the stations of a changed path know; return how many are found to be filled anew."""
+    path = fair.paths[path_number]
+    is_fixed = path.limit != NOBODY
+    for hop in range(path.first, fair.paths[path_number + 1].first):
+        station = fair.stations[fair.hops[hop].station]
+        if station.state == OPEN and is_fixed:
+            fix = fair.fixes[station.end]
+            fix.key, fix.item, fix.op = path.rate, path.limit, path_number
+            station.end += 1
+        # Of one that has no other path it is known that it would fix this one later.
+        elif station.state == UNCHANGED and not (is_fixed and station.used == 1):
+            station.state = FOUND
+            fair.near_stations[found] = fair.hops[hop].station
+            found += 1
+    return found
+
+
+@inlined
+def _open(fair: Any, station: Any, number: Any) -> None:
+    """Begin to fill a station, unless no path over it has flows.
+
+    Its paths are sorted by insertion: most are where they were when it was last filled.
+    """
+    first = station.first
+    station.state = CLOSED if station.used == 0 else OPEN
+    station.left = station.bandwidth
+    station.load = station.background
+    station.level = station.fixed = 0.0
+    station.before = np.inf
+    station.unfixed = station.used
+    station.early = 2 * first
+    station.late = station.end = 2 * first + station.used
+    for place in range(first, first + station.used):
+        hop = fair.used[place]
+        path_number = np.int64(fair.hops[hop].path)
+        path = fair.paths[path_number]
+        level, limit = path.rate, np.int64(path.limit)
+        station.load += path.load
+        if limit == number:
+            station.before = level
+        at = place
+        while at > first:
+            above = fair.fixes[first + at - 1]
+            if above.key < level or (above.key == level and above.item <= limit):
+                break
+            below = fair.fixes[first + at]
+            below.key, below.item, below.op = above.key, above.item, above.op
+            fair.used[at] = fair.used[at - 1]
+            fair.hops[fair.used[at]].place = at
+            at -= 1
+        fix = fair.fixes[first + at]
+        fix.key, fix.item, fix.op = level, limit, path_number
+        fair.used[at] = hop
+        fair.hops[hop].place = at
+    station.share = station.left / station.load
+
+
+@inlined
+def _subtract(fair: Any, station: Any, number: Any, level: Any) -> None:
+    """Subtract at a station what others have fixed before it is full at this level."""
+    last = 2 * station.first + station.used
+    while station.early < last or station.late < station.end:
+        is_late = station.early == last
+        if not is_late and station.late < station.end:
+            early, late = fair.fixes[station.early], fair.fixes[station.late]
+            is_late = late.key < early.key or (late.key == early.key and late.item < early.item)
+        fix = fair.fixes[station.late if is_late else station.early]
+        if fix.key > level or (fix.key == level and fix.item >= number):
+            break
+        station.late += np.int64(is_late)
+        station.early += np.int64(not is_late)
+        path = fair.paths[fix.op]
+        # Others were not fixed, or are fixed anew.
+        if fix.item != NOBODY and path.limit == fix.item and path.rate == fix.key:
+            if station.level != path.rate:
+                station.left -= station.level * station.fixed
+                station.level = path.rate
+                station.fixed = 0.0
+            station.fixed += path.load
+            station.load -= path.load
+            station.unfixed -= 1
+
+
+@inlined
+def _change_all(fair: Any, station: Any, number: Any, now: Any) -> Any:
+    """Fix the rates of the flows over a full station that no other has fixed before; or release
+    those that it had fixed at a level at which it is not full now. Return how many paths change.
+    """
+    changed = np.int64(0)
+    level, is_full = station.share, station.state == CLOSED
     for place in range(station.first, station.first + station.used):
         path_number = np.int64(fair.hops[fair.used[place]].path)
         path = fair.paths[path_number]
-        if path.is_near:
-            load = path.load
-            for hop in range(path.first, fair.paths[path_number + 1].first):
-                other = fair.stations[fair.hops[hop].station]
-                if other.level != level:
-                    other.left -= other.level * other.fixed
-                    other.level = level
-                    other.fixed = 0.0
-                other.fixed += load
-                other.load -= load
-            if path.rate != level or path.is_near == CHANGED:
-                _advance(path, now)
-                path.rate = level
-                _set_due(fair, path_number)
-            path.limit = number
-            path.is_near = 0
+        does_change = path.limit == number
+        if is_full:
+            is_later = path.rate > level or (path.rate == level and path.limit > number)
+            does_change = path.limit == NOBODY or is_later
+        if does_change:
+            path.limit = NOBODY
+            if is_full:
+                path.limit = number
+                if path.rate != level or path.is_changed:
+                    _advance(path, now)
+                    path.rate = level
+                    path.is_changed = 0
+                    _set_due(fair, path_number)
+            fair.changed_paths[changed] = path_number
+            changed += 1
+    return changed
 
 
 @inlined

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.columns import number_column, numbers_in, text_column
+from paracosm.columns import number_column, numbers_in, numpy_type, text_column
 from paracosm.errors import InputError
 from paracosm.files import create_file, open_file, read_parquet
 
@@ -159,4 +159,4 @@ def _array(field: pa.Field, cells: tuple[Any, ...]) -> pa.Array:
     if pa.types.is_string(field.type):
         return text_column(cells)
     # Through NumPy, since values may be scalars of NumPy or PyTorch, mixed.
-    return number_column(np.array(cells, dtype=field.type.to_pandas_dtype()))
+    return number_column(np.array(cells, dtype=numpy_type(field.type)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +13,47 @@ import collective_cases
 import pytest
 import torch
 
-WORLDS = (2, 3)
-REAL = [(world, rank) for world in WORLDS for rank in range(world)]  # which rank is real
+EVERYDAY, WORLDS = 3, (2, 3)  # ranks; every day an odd number of them
+REAL = [
+    pytest.param(world, rank, marks=[] if world == EVERYDAY else [pytest.mark.slow])
+    for world in WORLDS
+    for rank in range(world)  # which rank is real
+]
 TIME_LIMIT = 100  # seconds
 
-Results = dict[tuple[int, int], dict[str, Any]]
+Results = dict[str, dict[int, dict[str, Any]]]
+"""By whose they are, "gloo" or "ours", by the real rank, and by the case."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("results")
+@cache
+def results(world: int, folder: Path) -> Results:
+    """Run all cases in a world, once."""
     environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [sys.executable, collective_cases.__file__, str(folder), *map(str, WORLDS)],
+        [sys.executable, collective_cases.__file__, str(folder), str(world)],
         check=True,
         timeout=TIME_LIMIT,
         env=environment,
     )
-    return folder
+    return {
+        whose: {
+            rank: torch.load(folder / f"{whose}{world}.{rank}.pt", weights_only=False)
+            for rank in range(world)
+        }
+        for whose in ("gloo", "ours")
+    }
 
 
 @pytest.fixture(scope="module")
-def of_gloo(folder: Path) -> Results:
-    return _results(folder, "gloo")
-
-
-@pytest.fixture(scope="module")
-def of_ours(folder: Path) -> Results:
-    return _results(folder, "ours")
-
-
-def _results(folder: Path, whose: str) -> Results:
-    files = {(world, rank): folder / f"{whose}{world}.{rank}.pt" for world, rank in REAL}
-    return {which: torch.load(file, weights_only=False) for which, file in files.items()}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
 
 
 @pytest.mark.parametrize(("world", "rank"), REAL)
 @pytest.mark.parametrize("name", collective_cases.cases())
-def test_outputs_are_those_of_gloo(
-    name: str, world: int, rank: int, of_gloo: Results, of_ours: Results
-):
-    expected, result = of_gloo[world, rank][name], of_ours[world, rank][name]
+def test_outputs_are_those_of_gloo(name: str, world: int, rank: int, folder: Path):
+    of = results(world, folder)
+    expected, result = of["gloo"][rank][name], of["ours"][rank][name]
     assert not isinstance(expected, str), expected
     assert not isinstance(result, str), result
     assert len(result) == len(expected)

@@ -36,7 +36,7 @@ def test_every_function_that_asks_for_nccl_is_called():
         pytest.param("backend", "nccl", "DETAIL", marks=pytest.mark.slow),
         pytest.param("backend", "gloo", "OFF", marks=pytest.mark.slow),
         ("backend", "cpu:gloo,cuda:nccl", "OFF"),
-        ("wire", "nccl", "OFF"),
+        pytest.param("wire", "nccl", "OFF", marks=pytest.mark.slow),
         pytest.param("wire", "gloo", "OFF", marks=pytest.mark.slow),
     ],
 )

@@ -19,10 +19,7 @@ from paracosm.emulation.config import whole_number
 from paracosm.emulation.rank import refusals
 from paracosm.errors import InputError
 
-CASES = (
-    ("backend", "add", "default", "DistStoreError"),
-    ("wire", "check", "tcp", "DistStoreError"),
-)
+CASES = (("backend", "add", "default", "DistStoreError"),)
 MORE = (
     ("backend", "train", "default", "nothing"),
     ("backend", "compare_set", "prefix", "DistStoreError"),
@@ -30,6 +27,7 @@ MORE = (
     ("backend", "num_keys", "tcp", "DistStoreError"),
     ("backend", "swallow", "hash", "SystemExit"),
     ("backend", "wait", "file", "DistStoreError"),
+    ("wire", "check", "tcp", "DistStoreError"),
     ("wire", "add", "default", "DistStoreError"),
     ("wire", "wait", "prefix", "DistStoreError"),
 )

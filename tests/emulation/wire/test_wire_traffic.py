@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +51,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traffic")
 
 
-@pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Any]:
-    return play(folder, ["2", "3"])
+@cache
+def found_in(folder: Path, named: str) -> dict[str, Any]:
+    return play(folder, [named])
 
 
-@pytest.mark.parametrize("named", ["2", "3"])
+@pytest.fixture
+def found(folder: Path, named: str) -> dict[str, Any]:
+    return found_in(folder, named)
+
+
+WORLDS = [pytest.param("2", marks=pytest.mark.slow), "3"]
+
+
+@pytest.mark.parametrize("named", WORLDS)
 def test_messages_are_those_of_real_ranks(found: dict[str, Any], folder: Path, named: str) -> None:
     assert_alike(found, folder, named)
 
 
-@pytest.mark.parametrize("named", ["2", "3"])
+@pytest.mark.parametrize("named", WORLDS)
 def test_results_are_the_real_ranks_own_data(found: dict[str, Any], named: str) -> None:
     assert found[named]["emulated"]["wrong"] == []
     assert any("all_reduce" in name for name in found[named]["real"]["wrong"])  # sums differ there
 
 
-@pytest.mark.parametrize("named", ["2", "3"])
+@pytest.mark.parametrize("named", WORLDS)
 def test_records_say_what_was_moved(found: dict[str, Any], folder: Path, named: str) -> None:
     data = found[named]["emulated"]["data"]
     exchange = [one for one in records(folder, named) if isinstance(one, Exchange)][-1]
@@ -77,7 +86,7 @@ def test_records_say_what_was_moved(found: dict[str, Any], folder: Path, named: 
     assert [group.size for group in groups] == [int(named), 2]
 
 
-@pytest.mark.parametrize("named", ["2", "3"])
+@pytest.mark.parametrize("named", WORLDS)
 def test_records_name_each_collective(found: dict[str, Any], folder: Path, named: str) -> None:
     world = int(named)
     default, other = (one.name for one in records(folder, named) if isinstance(one, Group))

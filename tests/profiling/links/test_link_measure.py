@@ -32,6 +32,7 @@ def quick(*kinds: str) -> LinkSettings:
     return LinkSettings(kinds=kinds, sizes=QUICK.sizes, ranks=(2,), seconds=0.02)
 
 
+@pytest.mark.slow
 def test_everything_that_a_cpu_has_is_measured() -> None:
     kept: list[LinkTiming] = []
     steps: list[tuple[int, int]] = []

@@ -283,9 +283,17 @@ ROUNDS = {
     *("fedadam", "fedavg", "fedavgm", "feddyn", "fednova", "fedprox", "fedyogi"),
 }
 LEARNERS = [(name, 1) for name in sorted(ALGORITHMS)] + [("asgd", 2), ("ssgd", 2), ("fedbuff", 2)]
+# Every day one of each way to take part; each algorithm has a formula above as well.
+EVERYDAY = {
+    *(("asgd", 1), ("ssgd", 2), ("ssp", 1), ("fedavg", 1), ("local-sgd", 1), ("ad-psgd", 1)),
+    *(("easgd", 1), ("one-bit-adam", 1), ("streaming-diloco", 1)),
+}
 
 
-@pytest.mark.parametrize(("name", "servers"), LEARNERS)
+@pytest.mark.parametrize(
+    ("name", "servers"),
+    [pytest.param(*each, marks=[] if each in EVERYDAY else pytest.mark.slow) for each in LEARNERS],
+)
 def test_every_algorithm_learns_digits(name: str, servers: int) -> None:
     arguments: dict[str, Any] = {"algorithm": name, "workers": 4, "lr": 0.1}
     arguments["updates"] = 100 if name in ROUNDS else 300
@@ -307,7 +315,7 @@ def test_the_schedule_does_not_depend_on_whether_gradients_are_computed() -> Non
         arguments: dict[str, Any] = {
             "algorithm": one_layer,
             "workers": 1 if name == "sequential" else 4,
-            "updates": 40,
+            "updates": 20,
             "compute": "lognormal(1s, 0.5)",
             "batch": 1,
         }

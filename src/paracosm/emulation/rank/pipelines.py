@@ -32,7 +32,9 @@ def watch_steps(rank: int, now: Callable[[], float], note: Callable[[PipelineSte
                 and (stage.is_first or gets == 1)
                 and (stage.is_last or gives == 1)
             ):
-                ranks = tuple(map(stage._resolve_peer_global_rank, range(stage.num_stages)))
+                group = torch.distributed.get_process_group_ranks(stage.group)
+                places = stage.stage_index_to_group_rank
+                ranks = tuple(group[places[index]] for index in range(stage.num_stages))
                 times = (sum(seconds) / (len(seconds) or 1) for seconds in took.values())
                 what = ranks, schedule._n_microbatches, _SCHEDULES[name]
                 note(PipelineStep(rank, now(), *what, *times))

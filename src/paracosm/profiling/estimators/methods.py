@@ -79,7 +79,7 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
 
 
 # A few steps only: with some sixty samples and a dozen length scales, the optimum of the marginal
-# likelihood is over-fitted (docs/estimators.md).
+# likelihood is over-fitted.
 _GAUSSIAN_ITERATIONS = 8
 _MOST_SAMPLES = 256  # the rest is dropped at random: the fit is cubic in them
 _LENGTH = 3.0
