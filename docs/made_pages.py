@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -27,6 +28,13 @@ PAGES = {  # files of the repository that are pages of the site, too
     "examples/papers/throughput_prediction/README.md": "paper-throughput-prediction",
     "examples/papers/throughput_prediction/tables.md": "paper-throughput-tables",
 }
+
+SYMBOLS = """theta are the parameters when the update is applied, theta_i those that worker i holds,
+and theta_read_i those that it has read; g_i is a minibatch gradient, eta the learning rate, tau the
+staleness (the number of updates between the read and the worker's own update), W the number of
+workers. Where a formula says theta minus eta g, the step of `--optimizer`, such as momentum, takes
+its place unless the formula says otherwise. [The list](../algorithms.md) has parameters,
+topologies and schedules."""
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -94,10 +102,22 @@ def package_page(name: str) -> str:
     return "\n".join([*lines, "```", ""])
 
 
+def algorithms_page() -> str:
+    """Return what every algorithm of training does, by the docstrings of their classes."""
+    from paracosm.training.algorithms.registry import ALGORITHMS
+
+    lines = ["# Training algorithms", "", SYMBOLS, ""]
+    for name, kind in ALGORITHMS.items():
+        text = inspect.cleandoc(kind.__doc__ or "")
+        lines += [f"## {name}", "", "```text", text, "```", ""]
+    return "\n".join(lines)
+
+
 def write_pages(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "reference"
     pages = {f"cli/{name.replace(' ', '-')}": command_page(name, c) for name, c in commands()}
     pages |= {f"api/{name}": package_page(name) for name in PACKAGES}
+    pages["algorithms"] = algorithms_page()
     for kind, title in (("cli", "Command line"), ("api", "Python")):
         names = [page for page in pages if page.startswith(f"{kind}/")]
         pages[kind] = "\n".join([f"# {title}", "", "```{toctree}", *names, "```", ""])

@@ -1,11 +1,10 @@
 """The page of algorithms says what their classes say; run as a program, this writes it anew.
 
-What an algorithm is, in a few words, stands in the page alone.
+What an algorithm is, in a few words, stands in the page alone; docs/made_pages.py adds docstrings.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -27,23 +26,21 @@ def signature(kind: type[Algorithm]) -> str:
 
 def listed() -> str:
     """Return a table of all algorithms, and what each is."""
-    words = dict(re.findall(r"^\| \[`([\w-]+)`\]\(#[\w-]+\) \| ([^|]+) \|", PAGE.read_text(), re.M))
+    words = dict(re.findall(r"^\| `([\w-]+)[^`]*` \| ([^|]+) \|", PAGE.read_text(), re.M))
     lines = ["| name | what it is | topology | schedule |", "|---|---|---|---|"]
     for name, kind in ALGORITHMS.items():
         alone = kind().rule(1 if name == "sequential" else WORKERS) is None
         topologies = ", ".join(kind.topologies)
         made = "engine" if alone else "compiled"
-        lines.append(f"| [`{name}`](#{name}) | {words[name]} | {topologies} | {made} |")
-    for name, kind in ALGORITHMS.items():
-        text = inspect.cleandoc(kind.__doc__ or "")
-        lines += ["", f"### {name}", "", f"    {signature(kind)}", "", "```text", text, "```"]
+        lines.append(f"| `{signature(kind)}` | {words[name]} | {topologies} | {made} |")
     return "\n".join(lines) + "\n"
 
 
 def test_the_page_lists_what_there_is() -> None:
-    assert PAGE.read_text().partition(BEGIN)[2] == listed()
+    assert PAGE.read_text().partition(BEGIN)[2].partition("\n## ")[0] == listed()
 
 
 if __name__ == "__main__":
-    before, _, _ = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + listed())
+    before, _, old = PAGE.read_text().partition(BEGIN)
+    after = "".join(old.partition("\n## ")[1:])
+    PAGE.write_text(before + BEGIN + listed() + after)
