@@ -1,5 +1,6 @@
 """Compilation of loops with Numba, function by function or together with all callees."""
 
+import gc
 import hashlib
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,13 +10,21 @@ from typing import Any, cast
 
 import numba
 import numpy as np
-from numba.core import cgutils, compiler, event, imputils, types
+from llvmlite import ir
+from numba.core import cgutils, compiler, event, imputils, targetconfig, types
 from numba.core.registry import CPUDispatcher
 from numba.core.typing import templates
-from numba.extending import intrinsic, models, register_model
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 from paracosm.compiled_cache import enable_cache
-from paracosm.compiled_parts import PartCompiler
+from paracosm.compiled_parts import InlinedCompiler, PartCompiler
 from paracosm.errors import InputError
 
 _Decorator = Callable[[Any], Any]
@@ -26,6 +35,8 @@ _register: Callable[..., Any] = event.register
 _resolver: _Decorator = templates.infer_getattr
 _getter = cast(Callable[[Any], _Decorator], imputils.lower_getattr_generic)
 _model = cast(Callable[[Any], _Decorator], register_model)
+_type_of = cast(Callable[[Any], _Decorator], typeof_impl.register)
+_unbox = cast(Callable[[Any], _Decorator], unbox)
 # An unused entry from C takes a tenth of the compile time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
@@ -46,8 +57,54 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 def _cached(function: Any) -> Any:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise InputError("NUMBA_DISABLE_JIT is set, and simulated time needs Numba: unset it")
+    function._compiler._customize_flags = _flags
     enable_cache(function)
     return function
+
+
+class _Flags(compiler.Flags):
+    """Numba's flags, which are compared at every try of an overload: a tenth of a compilation."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return _HASH
+
+    def __eq__(self, other: object) -> Any:
+        if type(other) is _Flags and self._values == other._values:
+            return True
+        equal: Any = super().__eq__
+        return equal(other)
+
+
+_flags: Any = _Flags
+_numbas_flags: Any = compiler.Flags
+_config_stack: Any = targetconfig.ConfigStack
+_HASH = hash(_numbas_flags())  # the same of all flags: Numba hashes their names
+
+
+def _remember_signatures() -> None:
+    """Let Numba remember which signature a function has for given types.
+
+    It tries all that might fit at each call and operator of each function: an eighth of a
+    compilation. Equal functions with equal candidates are one object.
+    """
+    functions: Any = types.BaseFunction
+    resolve = functions.get_call_type
+
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        flags = _config_stack.top_or_none()
+        key = context, tuple(args), tuple(kws.items()), flags
+        signatures = vars(function).setdefault("_signatures", {})
+        signature = signatures.get(key)
+        if signature is None:
+            signature = signatures[key] = resolve(function, context, args, kws)
+        return signature
+
+    functions.get_call_type = get_call_type
+
+
+_remember_signatures()
 
 
 def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
@@ -116,6 +173,7 @@ def by_reference(function: Callable[..., Any]) -> Any:
     part = subroutine(function)
 
     def unaliased(flags: Any) -> Any:
+        flags = _flags(flags)
         flags.noalias = True
         return flags
 
@@ -126,7 +184,7 @@ def by_reference(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile into the callers: a call hands over all arrays, and costs more than an event."""
     # Optimised by themselves: the loops of events are an eighth slower if only their callers are.
-    return _part(function, compiler.Compiler, forceinline=True)
+    return _part(function, InlinedCompiler, forceinline=True)
 
 
 def _part(function: Callable[..., Any], pipeline: Any, **options: bool) -> Any:
@@ -139,28 +197,39 @@ def columns(kind: str, *names: str) -> list[tuple[str, str]]:
     return [(name, kind) for name in names]
 
 
-@_intrinsic
-def reference(_: Any, value: Any) -> Any:
-    """Return a named tuple by reference, as are named tuples in it, for as long as the caller runs.
+class Referenced:
+    """A named tuple, with named tuples in it, that compiled functions take by reference.
 
     By value a call hands over every field of every array by itself: with a hundred arrays that
-    takes more time to compile, and to run, than most functions do.
+    takes more time to compile, and to run, than most functions do. Here the fields are words of 64
+    bits behind each other, from which compiled code loads a field where it names it: numbers, C's
+    addresses of functions, and arrays as Numba has them in registers.
+
+    Raises:
+        TypeError: a field is something else, such as an array that is not contiguous.
     """
 
-    def store(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _utilities.alloca_once_value(builder, given[0])
+    def __init__(self, value: Any) -> None:
+        self.value = value  # whose arrays live as long as the words do
+        self._words = np.array(list(_words(value)), np.int64)
+        self.address = int(self._words.ctypes.data)
 
-    return Reference(value)(value), store
 
-
-@_intrinsic
-def dereference(_: Any, pointer: Any) -> Any:
-    """Return the named tuple that a reference is of, for a callee that takes it by value."""
-
-    def load(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.load(given[0])
-
-    return pointer.target(pointer), load
+def _words(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for field in value:
+            yield from _words(field)
+    elif isinstance(value, np.ndarray) and value.flags.c_contiguous:
+        yield from (0, 0, value.size, value.itemsize, value.ctypes.data)
+        yield from (*value.shape, *value.strides)
+    elif isinstance(value, (bool, int, np.bool_, np.integer)):
+        yield int(value)
+    elif isinstance(value, float):
+        yield int(np.float64(value).view(np.int64))
+    elif value is not None:
+        if not hasattr(value, "address"):
+            raise TypeError(f"{value!r} cannot be handed over by reference")
+        yield value.address
 
 
 class Reference(types.Type):
@@ -181,11 +250,39 @@ class Reference(types.Type):
 _NAMED = (types.NamedTuple, types.NamedUniTuple)
 
 
+def _size(kind: Any) -> int:
+    """Return how many words a field takes."""
+    if isinstance(kind, _NAMED):
+        return sum(_size(field) for field in kind.types)
+    if isinstance(kind, types.Array):
+        return 5 + 2 * kind.ndim
+    return 0 if kind == types.none else 1
+
+
+@_type_of(Referenced)
+def _type_of_referenced(value: Referenced, _: Any) -> Any:
+    typeof: Any = numba.typeof
+    return Reference(typeof(value.value))
+
+
+@_unbox(Reference)
+def _address_of(kind: Any, referenced: Any, compilation: Any) -> Any:
+    python = compilation.pyapi
+    address = python.object_getattr_string(referenced, "address")
+    pointer = python.long_as_voidptr(address)
+    python.decref(address)
+    make: Any = NativeValue
+    return make(compilation.builder.bitcast(pointer, _WORDS), compilation.pyapi.c_api_error())
+
+
+_WORDS: Any = ir.IntType(64).as_pointer()
+
+
 @_model(Reference)
 class _Pointer(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         start: Any = super().__init__
-        start(manager, kind, manager[kind.target].get_value_type().as_pointer())
+        start(manager, kind, _WORDS)
 
 
 @_resolver
@@ -201,9 +298,59 @@ class _Fields(templates.AttributeTemplate):
 
 @_getter(Reference)
 def _field(context: Any, builder: Any, pointer: Any, value: Any, name: str) -> Any:
-    place = pointer.target.fields.index(name)
-    field = _utilities.gep_inbounds(builder, value, 0, place)
-    return field if isinstance(pointer.target.types[place], _NAMED) else builder.load(field)
+    return _loaded_field(context, builder, pointer.target, value, pointer.target.fields.index(name))
+
+
+def _loaded_field(context: Any, builder: Any, target: Any, value: Any, place: int) -> Any:
+    kind = target.types[place]
+    start = sum(map(_size, target.types[:place]))
+    field = builder.gep(value, [ir.Constant(ir.IntType(64), start)], inbounds=True)
+    if isinstance(kind, _NAMED):
+        return field
+    if kind == types.none:
+        return context.get_dummy_value()
+    if kind == types.boolean:
+        return builder.trunc(builder.load(field), ir.IntType(1))
+    if isinstance(kind, types.FunctionType):
+        return _function(context, builder, kind, builder.load(field))
+    return builder.load(builder.bitcast(field, context.get_value_type(kind).as_pointer()))
+
+
+def _function(context: Any, builder: Any, kind: Any, address: Any) -> Any:
+    function = _utilities.create_struct_proxy(kind)(context, builder)
+    function.c_addr = builder.inttoptr(address, function.c_addr.type)
+    return function._getvalue()
+
+
+@_intrinsic
+def dereference(_: Any, pointer: Any) -> Any:
+    """Return the named tuple that a reference is of, for a callee that takes it by value."""
+
+    def load(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        target = pointer.target
+        places = range(len(target.types))
+        fields = [_loaded_field(context, builder, target, given[0], place) for place in places]
+        return context.make_tuple(builder, target, fields)
+
+    return pointer.target(pointer), load
+
+
+@_intrinsic
+def call_address(_: Any, function: Any, arguments: Any) -> Any:
+    """Call a compiled function by its address in C, which cannot raise.
+
+    Numba's own call looks for an entry from Python too, which takes long to compile.
+    """
+    signature = function.signature
+
+    def call(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        address = _utilities.create_struct_proxy(function)(context, builder, value=given[0]).c_addr
+        pointer = builder.bitcast(address, context.get_value_type(function.ftype))
+        values = _utilities.unpack_tuple(builder, given[1])
+        casts = zip(values, arguments.types, signature.args, strict=True)
+        return builder.call(pointer, [context.cast(builder, *cast) for cast in casts])
+
+    return signature.return_type(function, arguments), call
 
 
 @contextmanager
@@ -276,12 +423,35 @@ class _SignalsHeld(event.Listener):
             signal.raise_signal(number)
 
 
+class _GarbageKept(event.Listener):
+    """Keeps Python from looking for garbage while Numba compiles.
+
+    There is little before the end, and looking for it takes a tenth of the time.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0  # of compilations, which hold Numba's lock
+        self._enabled = False
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._enabled = gc.isenabled()
+            gc.disable()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._enabled:
+            gc.enable()
+
+
 _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 _signals_held = _SignalsHeld()
 for _kind in ("numba:compiler_lock", "numba:run_pass"):
     _register(_kind, _signals_held)
+_register("numba:compile", _GarbageKept())
 
 
 class _Part(CPUDispatcher):

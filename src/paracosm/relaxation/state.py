@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
+from paracosm.compiled import Referenced
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import State, read_only
@@ -52,6 +53,7 @@ class Run:
     corrupted: bool = False  # whether a fault struck A or b
     false_detections: int = 0  # how often the residual test said converged, and was wrong
     entry: Callable[..., Any] | None = None  # of the compiled loop
+    referenced: Referenced | None = None  # the arrays as it takes them
     order: Iterator[int] = field(default_factory=itertools.count)
     # until when processors are stopped, or write stale values
     down: dict[int, float] = field(default_factory=dict)
@@ -85,7 +87,9 @@ class Run:
 
     def enter(self, opcode: int, processor: int = 0, until: float = 0.0, most: float = 0.0) -> int:
         """Enter the compiled loop with an opcode of `kernel.arrays`."""
-        given = self.arrays, opcode, processor, float(until), float(most)
+        if self.referenced is None or self.referenced.value is not self.arrays:
+            self.referenced = Referenced(self.arrays)
+        given = self.referenced, opcode, processor, float(until), float(most)
         if self.entry is None:
             self.entry = _compiled_for(given)
         return int(self.entry(*given))

@@ -167,7 +167,7 @@ def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     for message in range(halos.under_way[link]):
         if halos.arrival[link, message] <= instant:
             newest = max(newest, halos.number[link, message])
-    kept = 0
+    kept = np.int64(0)  # as a literal it would have a type of its own
     for message in range(halos.under_way[link]):
         if halos.number[link, message] >= newest:
             _move_message(halos, link, message, kept)
@@ -227,7 +227,7 @@ def _take_newest(halos: Any, link: Any, seen: Any) -> None:
 @subroutine
 def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
     """Forget the messages that have arrived, and find the oldest news that has not."""
-    kept = 0
+    kept = np.int64(0)
     missed = halos.wait_count[link]
     for message in range(halos.under_way[link]):
         if halos.arrival[link, message] <= instant:

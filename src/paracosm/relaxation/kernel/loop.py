@@ -18,10 +18,10 @@ import numpy as np
 
 from paracosm.compiled import (
     by_reference,
+    call_address,
     compiled_whole,
     dereference,
     inlined,
-    reference,
     subroutine,
 )
 from paracosm.relaxation.kernel import arrays as k
@@ -44,12 +44,11 @@ MOST_INSTANTS = 2_000_000
 
 
 @compiled_whole
-def advance(state: Any, opcode: Any, processor: Any, until: Any, most: Any) -> Any:
+def advance(s: Any, opcode: Any, processor: Any, until: Any, most: Any) -> Any:
     """Do what `opcode` says: play instants, or one thing of what playing does.
 
     An entry of its own for each of these would compile all that is here once more.
     """
-    s = reference(state)
     if opcode == k.PLAY:
         return play(s, until, most)
     if opcode == k.BEGIN:
@@ -80,7 +79,7 @@ def play(s: Any, until: Any, most: Any) -> Any:
     outside is entered again where it was left.
     """
     rules, counters, gauges = s.rules, s.counters, s.gauges
-    instants = 0
+    instants = np.int64(0)  # a literal would have a type of its own
     while True:
         if counters[k.STAGE] == k.START:
             _start(rules, counters, s.flight)
@@ -294,7 +293,7 @@ def schedule(s: Any, processor: Any, instant: Any) -> Any:
         copied = computed = 0.0
         flight.given[processor] = np.nan
     elif rules.compiled_time and processor < rules.processors:
-        total = time(processor, number, uniform(streams[processor], number))
+        total = call_address(time, (processor, number, uniform(streams[processor], number)))
         copied = computed = 0.0
     elif rules.phases == 1:
         number_drawn = uniform(streams[processor], number)
@@ -423,7 +422,8 @@ def begin(s: Any, processor: Any, instant: Any) -> Any:
         flight.size[processor] = -1
     if rules.compiled_rows:
         room = flight.chosen[flight.slot[processor] : flight.slot[processor + 1]]
-        size = pattern(processor, number, uniform(choices[processor], number), room)
+        chance = uniform(choices[processor], number)
+        size = call_address(pattern, (processor, number, chance, room))
         if size < 0:
             counters[k.FAILED_PROCESSOR] = processor
             return k.RAISED
@@ -465,7 +465,8 @@ def begin(s: Any, processor: Any, instant: Any) -> Any:
         out = flight.values[slot : slot + end - first]
         if rules.distributed:
             exchange(iterate, halos, processor)
-        raised = update(iterate.x, rows[first:end], dereference(rows_of_a), matrix.b, out)
+        given = iterate.x, rows[first:end], dereference(rows_of_a), matrix.b, out
+        raised = call_address(update, given)
         if rules.distributed:
             exchange(iterate, halos, processor)
         if raised:

@@ -77,7 +77,8 @@ def observe(s: Any) -> Any:
     if rules.detect == k.IDEAL or gauges[k.REACHED] < 0.0:
         small = square <= rules.limit**2
         if rules.infinity:
-            small = _within(iterate.residual, _NOTHING, rules.limit, counters, k.WITNESS)
+            nothing = iterate.residual[:0]
+            small = _within(iterate.residual, nothing, rules.limit, counters, k.WITNESS)
         if rules.detect == k.IDEAL:
             return k.DETECTED if small else k.GO_ON
         if small:
@@ -120,9 +121,6 @@ def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
             gauges[k.ERROR] += (iterate.x[row] - iterate.solution[row]) ** 2
         gauges[k.ERROR_AGAIN] = SUM_AGAIN_AT * gauges[k.ERROR]
     return gauges[k.ERROR] <= rules.error_limit**2
-
-
-_NOTHING = np.zeros(0)
 
 
 @subroutine
