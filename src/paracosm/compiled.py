@@ -3,7 +3,7 @@
 import gc
 import hashlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident, main_thread
 from typing import Any, cast
@@ -22,9 +22,10 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
+from numba.np.numpy_support import as_dtype
 
 from paracosm.compiled_cache import enable_cache
-from paracosm.compiled_parts import InlinedCompiler, PartCompiler
+from paracosm.compiled_parts import PartCompiler
 from paracosm.errors import InputError
 
 _Decorator = Callable[[Any], Any]
@@ -148,6 +149,7 @@ class Kernel(CPUDispatcher):
 
 def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Return values by name, those in tuples among them; of equal names the outermost."""
+    values = [value.value if isinstance(value, Referenced) else value for value in values]
     arguments = dict(zip(names, values, strict=False))
     for value in values:
         if hasattr(value, "_fields"):
@@ -155,41 +157,23 @@ def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return arguments
 
 
-def subroutine(function: Callable[..., Any], **options: bool) -> Any:
+def subroutine(function: Callable[..., Any]) -> Any:
     """Compile as `compiled_whole` does, for calls by compiled functions only.
 
     An entry from Python unpacks every array of every tuple: it can take as long to compile as the
     function does. Python can call `py_func`.
     """
-    return _part(function, PartCompiler, **options)
-
-
-def by_reference(function: Callable[..., Any]) -> Any:
-    """Compile as `subroutine` does, where all arguments are numbers and references.
-
-    Nobody writes to what a reference is of, so LLVM need not read it again after other writes:
-    Numba's flag says so of all pointers, of which arrays would be some.
-    """
-    part = subroutine(function)
-
-    def unaliased(flags: Any) -> Any:
-        flags = _flags(flags)
-        flags.noalias = True
-        return flags
-
-    part._compiler._customize_flags = unaliased
-    return part
+    return _part(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile into the callers: a call hands over all arrays, and costs more than an event."""
-    # Optimised by themselves: the loops of events are an eighth slower if only their callers are.
-    return _part(function, InlinedCompiler, forceinline=True)
+    """Compile as `subroutine` does, into the callers: a call costs more than an event."""
+    return _part(function, forceinline=True)
 
 
-def _part(function: Callable[..., Any], pipeline: Any, **options: bool) -> Any:
+def _part(function: Callable[..., Any], **options: bool) -> Any:
     options |= {"nopython": True, "_nrt": False, "no_cpython_wrapper": True}
-    return _cached(_Part(function, targetoptions=_OPTIONS | options, pipeline_class=pipeline))
+    return _cached(_Part(function, targetoptions=_OPTIONS | options, pipeline_class=PartCompiler))
 
 
 def columns(kind: str, *names: str) -> list[tuple[str, str]]:
@@ -220,8 +204,7 @@ def _words(value: Any) -> Iterator[int]:
         for field in value:
             yield from _words(field)
     elif isinstance(value, np.ndarray) and value.flags.c_contiguous:
-        yield from (0, 0, value.size, value.itemsize, value.ctypes.data)
-        yield from (*value.shape, *value.strides)
+        yield from (value.ctypes.data, *value.shape)
     elif isinstance(value, (bool, int, np.bool_, np.integer)):
         yield int(value)
     elif isinstance(value, float):
@@ -255,14 +238,31 @@ def _size(kind: Any) -> int:
     if isinstance(kind, _NAMED):
         return sum(_size(field) for field in kind.types)
     if isinstance(kind, types.Array):
-        return 5 + 2 * kind.ndim
+        return 1 + int(kind.ndim)
     return 0 if kind == types.none else 1
 
 
 @_type_of(Referenced)
 def _type_of_referenced(value: Referenced, _: Any) -> Any:
-    typeof: Any = numba.typeof
-    return Reference(typeof(value.value))
+    """Return the type, which for a hundred arrays Numba takes two milliseconds to find."""
+    key = _fingerprint(value.value)
+    if key not in _types:
+        _types[key] = Reference(_typeof(value.value))
+    return _types[key]
+
+
+def _fingerprint(value: Any) -> Hashable:
+    """Return what the type of a field depends on."""
+    if isinstance(value, tuple):
+        return type(value), *map(_fingerprint, value)
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.writeable
+    kind: Any = _typeof(value) if hasattr(value, "address") else type(value)
+    return cast(Hashable, kind)
+
+
+_types: dict[Hashable, Reference] = {}
+_typeof: Any = numba.typeof
 
 
 @_unbox(Reference)
@@ -304,16 +304,47 @@ def _field(context: Any, builder: Any, pointer: Any, value: Any, name: str) -> A
 def _loaded_field(context: Any, builder: Any, target: Any, value: Any, place: int) -> Any:
     kind = target.types[place]
     start = sum(map(_size, target.types[:place]))
-    field = builder.gep(value, [ir.Constant(ir.IntType(64), start)], inbounds=True)
+
+    def word(number: int) -> Any:
+        at = builder.gep(value, [ir.Constant(ir.IntType(64), start + number)], inbounds=True)
+        loaded = builder.load(at)
+        # Nobody writes to words: they need not be read again after a write to an array.
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+
     if isinstance(kind, _NAMED):
-        return field
+        return builder.gep(value, [ir.Constant(ir.IntType(64), start)], inbounds=True)
     if kind == types.none:
         return context.get_dummy_value()
     if kind == types.boolean:
-        return builder.trunc(builder.load(field), ir.IntType(1))
+        return builder.trunc(word(0), ir.IntType(1))
+    if kind == types.float64:
+        return builder.bitcast(word(0), ir.DoubleType())
     if isinstance(kind, types.FunctionType):
-        return _function(context, builder, kind, builder.load(field))
-    return builder.load(builder.bitcast(field, context.get_value_type(kind).as_pointer()))
+        return _function(context, builder, kind, word(0))
+    if isinstance(kind, types.Array):
+        return _array(context, builder, kind, word)
+    return builder.trunc(word(0), context.get_value_type(kind))
+
+
+def _array(context: Any, builder: Any, kind: Any, word: Callable[[int], Any]) -> Any:
+    """Return an array as Numba has it, with the fields of its `ArrayModel`; it owns no data."""
+    model = context.get_value_type(kind)
+    item = as_dtype(kind.dtype).itemsize
+    array = ir.Constant(model, None)
+    lengths = [word(1 + axis) for axis in range(kind.ndim)]
+    stride: Any = ir.Constant(ir.IntType(64), item)
+    array = builder.insert_value(array, stride, 3)
+    array = builder.insert_value(array, builder.inttoptr(word(0), model.elements[4]), 4)
+    for axis in reversed(range(kind.ndim)):
+        array = builder.insert_value(array, lengths[axis], [5, axis])
+        array = builder.insert_value(array, stride, [6, axis])
+        if axis:
+            stride = builder.mul(lengths[axis], stride, flags=["nsw"])
+    size = lengths[0]
+    for length in lengths[1:]:
+        size = builder.mul(size, length, flags=["nsw"])
+    return builder.insert_value(array, size, 2)
 
 
 def _function(context: Any, builder: Any, kind: Any, address: Any) -> Any:

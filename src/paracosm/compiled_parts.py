@@ -1,7 +1,6 @@
 """What compiled functions alone call: code that is linked into its callers', and only there
 optimised and turned into instructions. Numba would do both for each function, with all that it
 calls, as it does for those that Python calls; of nested functions that takes longer than all else.
-What is optimised before it is linked has no instructions of its own either.
 """
 
 from collections.abc import Iterator
@@ -16,8 +15,11 @@ _Compiler: Any = compiler.Compiler
 _parse: Any = binding.parse_assembly
 
 
-class InlinedLibrary(_Library):  # type: ignore[misc]
-    """The code of a part that is optimised, and that nobody can call by its address."""
+class PartLibrary(_Library):  # type: ignore[misc]
+    """The code of a part, which nobody can call by its address."""
+
+    def _optimize_final_module(self) -> None:
+        pass
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -38,28 +40,13 @@ class InlinedLibrary(_Library):  # type: ignore[misc]
         return self.serialize_using_bitcode()
 
 
-class PartLibrary(InlinedLibrary):
-    """The code of a part that is left to its callers as it is."""
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-
-class InlinedCompiler(_Compiler):  # type: ignore[misc]
-    """Numba's compiler of a part that is optimised."""
-
-    library_class: type[InlinedLibrary] = InlinedLibrary
+class PartCompiler(_Compiler):  # type: ignore[misc]
+    """Numba's compiler of a part."""
 
     def __init__(self, typing: Any, target: Any, library: Any, *others: Any) -> None:
         if library is None:
-            library = self.library_class(target.codegen(), "part")
+            library = PartLibrary(target.codegen(), "part")
         super().__init__(typing, target, library, *others)
-
-
-class PartCompiler(InlinedCompiler):
-    """Numba's compiler of a part that is not."""
-
-    library_class = PartLibrary
 
 
 @contextmanager

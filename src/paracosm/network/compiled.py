@@ -57,7 +57,14 @@ def make_traffic(
 
 _OPTIONS: Any = {
     "strict": False,
-    "jit_options": {"forceinline": True, "_nrt": False, "nogil": True, "error_model": "numpy"},
+    "jit_options": {
+        "forceinline": True,
+        "_nrt": False,
+        "nogil": True,
+        "error_model": "numpy",
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+    },
 }
 _overload = cast(Callable[..., Callable[[Any], Any]], overload)
 

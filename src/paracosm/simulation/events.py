@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from paracosm.arrays import Ints
 from paracosm.cluster.link import Packets
+from paracosm.compiled import Referenced
 from paracosm.errors import InputError
 from paracosm.jobs.job import POLICIES, TaskGraph
 from paracosm.simulation.events_kernel import LATE, arrange, play
@@ -43,7 +44,7 @@ def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) ->
     """
     _check_tasks(tasks)
     plan = arrange(_of_exact_types(tasks))
-    status = play(plan)
+    status = play(Referenced(plan))
     times = TaskTimes(plan.arrive, plan.begin, plan.end)
     if status == LATE:
         raise InputError(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.arrays import Ints
-from paracosm.compiled import columns, compiled_whole, inlined
+from paracosm.compiled import Referenced, columns, compiled_whole, inlined
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.heaps import later
 from paracosm.simulation.schedule import FAILURE
@@ -40,7 +40,8 @@ def make_failures(mtbf: float, restart: float, keys: npt.NDArray[np.uint64]) -> 
     workers = np.zeros(len(keys), FAILING)
     counts, rows = np.zeros(2, np.int64), np.zeros(len(keys), FAILURE)
     failures = Failures(mtbf * 1e12, round(restart * 1e12), keys, workers, counts, rows)
-    _draw_first(failures)
+    if len(keys) > 0:
+        _draw_first(Referenced(failures))
     return failures
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paracosm.arrays import Bools, Codes, Ints, distinct_rows
-from paracosm.compiled import compiled, shaped
+from paracosm.compiled import compiled_whole, shaped
 from paracosm.jobs.job import KINDS, Job, Program
 
 TASK = KINDS.index("task")
@@ -69,6 +69,7 @@ def contract(program: Program, lanes: int) -> Chains:
         np.full(lanes, -1, dtype=np.int64),
         kept,
         follows,
+        np.zeros(n, dtype=np.bool_),
     )
     rows = np.argsort(program.lane, kind="stable").astype(np.int64)
     starts = np.flatnonzero(~follows[rows])
@@ -109,9 +110,10 @@ def _ordinals(role: Codes, head: Ints) -> Ints:
 
 
 @shaped(
-    "n: lane kind follows; n+1: offsets; edges: dependencies kept; n lanes: clock; lanes: newest"
+    "n: lane kind follows ends_chain; n+1: offsets; edges: dependencies kept; n lanes: clock; "
+    "lanes: newest"
 )
-@compiled
+@compiled_whole
 def _reduce(
     lane: Any,
     kind: Any,
@@ -121,15 +123,16 @@ def _reduce(
     newest: Any,
     kept: Any,
     follows: Any,
+    ends_chain: Any,
 ) -> None:
     """Find dependencies that no others imply, and tasks that only follow the one before.
 
     Filled: `clock`, n x lanes, the last row of each lane that has ended before a task begins;
     `kept`, for each dependency; `follows`, for each task, whether it is in one chain with the task
-    before on its lane. `newest` holds the last row of every lane so far.
+    before on its lane; `ends_chain`, whether others wait for it. `newest` holds the last row of
+    every lane so far.
     """
     lanes = newest.size
-    ends_chain = np.zeros(lane.size, dtype=np.bool_)
     for row in range(lane.size):
         own_lane = lane[row]
         before = newest[own_lane]
@@ -151,7 +154,8 @@ def _reduce(
             clock[row, other] = awaited
         follows[row] = before >= 0 and not waits and kind[row] == TASK and kind[before] == TASK
         newest[own_lane] = row
-    newest[:] = -1
+    for each in range(lanes):
+        newest[each] = -1
     for row in range(lane.size):
         own_lane = lane[row]
         before = newest[own_lane]
@@ -198,7 +202,7 @@ def offsets_of(lengths: Iterable[int]) -> Ints:
 
 
 @shaped("units: program; units+1: first_chain first_length")
-@compiled
+@compiled_whole
 def sum_chains(
     program: Any, first_chain: Any, first_length: Any, chains: Any, length: Any, total: Any
 ) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
+from paracosm.compiled import Referenced
 from paracosm.errors import InputError
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
@@ -63,7 +64,7 @@ def generate_schedule(
     names, ports = _ports(cluster)
     plan = _plan(cluster, routes, rule, (sizes, pushed or sizes), updates, durations, ports)
     _begin(plan)
-    while (reason := kernel.play_schedule(plan)) != kernel.ENDED:
+    while (reason := kernel.play_schedule(Referenced(plan))) != kernel.ENDED:
         if reason == kernel.DURATIONS:
             hungry = plan.counts[kernel.HUNGRY]
             durations[hungry] = _take(ahead, compute_times[hungry])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.arrays import Bools, Floats, Ints
+from paracosm.compiled import Referenced
 from paracosm.errors import InputError
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.heaps import NEVER
@@ -78,7 +79,7 @@ def simulate(
 def play_on(plan: Plan, until: float) -> int:
     """Play for so many virtual seconds, and return why that is over, `OVER` or the like."""
     last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
-    reason: int = play_steps(plan, last, AT_ONCE)
+    reason: int = play_steps(Referenced(plan), last, AT_ONCE)
     if reason == LATE:
         raise InputError(
             "simulation: steps end after 2**63 - 1 picoseconds (106 days), the range of the "

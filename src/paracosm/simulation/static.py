@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.arrays import Codes, Floats, Ints
-from paracosm.compiled import compiled, shaped
+from paracosm.arrays import Bools, Codes, Floats, Ints
+from paracosm.compiled import compiled_whole, shaped
 from paracosm.errors import InputError
 from paracosm.jobs.expand import PICOSECOND, picoseconds
 from paracosm.jobs.job import KINDS, Job
@@ -91,7 +91,7 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
     total = int(arrays.first_chain[-1])
     arrive, begin, end = (np.full(total, -1, dtype=np.int64) for _ in range(3))
     order = np.empty(total, dtype=np.int64)
-    done = _play_chains(arrays, folding, arrive, begin, end, order)
+    done = _play_chains(arrays, folding, _first_front(arrays), arrive, begin, end, order)
     played = Played(job, folding, arrays, arrive, begin, end, order)
     if done < total:
         raise _stuck(played)
@@ -233,31 +233,53 @@ def _slots(folding: Folding, chains: JoinedChains, program: Codes) -> Ints:
 TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
 
 
-@shaped("units: program; units+1: first_chain; chains: arrive begin end order")
-@compiled
-def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, order: Any) -> int:
+class _Front(NamedTuple):
+    """How far the units are. Of communicator g, the k-th call is slot `slots_before[g] + k`."""
+
+    slot_count: Ints  # how many members have arrived
+    slot_arrive: Ints  # when the last of them did
+    slot_duration: Ints  # the longest that one has
+    slot_end: Ints
+    place: Ints  # U x lanes: the chain that each lane comes to next, and when the lane is free
+    free: Ints
+    turn: Ints  # a stack of units that may go on, the first on top
+    queued: Bools  # whether a unit is in it
+
+
+def _first_front(arrays: StaticArrays) -> _Front:
+    slots, units = int(arrays.slots_before[-1]), len(arrays.program)
+    place = np.ascontiguousarray(arrays.chains.of_lane[arrays.program, :-1])
+    return _Front(
+        slot_count=np.zeros(slots, dtype=np.int64),
+        slot_arrive=np.zeros(slots, dtype=np.int64),
+        slot_duration=np.zeros(slots, dtype=np.int64),
+        slot_end=np.full(slots, -1, dtype=np.int64),
+        place=place,
+        free=np.zeros_like(place),
+        turn=np.arange(units)[::-1].copy(),
+        queued=np.ones(units, dtype=np.bool_),
+    )
+
+
+@shaped(
+    "units: program turn queued; units+1: first_chain; chains: arrive begin end order; "
+    "units lanes: place free; slots: slot_count slot_arrive slot_duration slot_end"
+)
+@compiled_whole
+def _play_chains(
+    arrays: Any, folding: Any, front: Any, arrive: Any, begin: Any, end: Any, order: Any
+) -> int:
     """Fill the instants of the chains of all units, in `order`; return the number known."""
     chains = arrays.chains
     program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
     kind, of_lane, offsets = chains.kind, chains.of_lane, chains.offsets
     members, members_before = folding.members, folding.offsets
     units, lanes = program.size, of_lane.shape[1] - 1
-    # Of communicator g, the k-th call is slot slots_before[g] + k.
-    slots = slots_before[-1]
-    slot_count = np.zeros(slots, dtype=np.int64)
-    slot_arrive = np.zeros(slots, dtype=np.int64)
-    slot_duration = np.zeros(slots, dtype=np.int64)
-    slot_end = np.full(slots, -1, dtype=np.int64)
-    # The chain that each lane comes to next, and when the lane is free.
-    place = np.empty((units, lanes), dtype=np.int64)
-    free = np.zeros((units, lanes), dtype=np.int64)
-    turn = np.empty(units, dtype=np.int64)
-    queued = np.ones(units, dtype=np.bool_)
+    slot_count, slot_arrive = front.slot_count, front.slot_arrive
+    slot_duration, slot_end = front.slot_duration, front.slot_end
+    place, free, turn, queued = front.place, front.free, front.turn, front.queued
     done = 0
     waiting = units
-    for unit in range(units):
-        turn[unit] = units - 1 - unit
-        place[unit] = of_lane[program[unit], :-1]
     while waiting > 0:
         waiting -= 1
         unit = turn[waiting]
@@ -332,7 +354,7 @@ def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, o
     "units: program; units+1: first_chain; chains: chain_arrive chain_begin chain_end; "
     "n: arrive begin end"
 )
-@compiled
+@compiled_whole
 def _fill_tasks(
     arrays: Any,
     chain_arrive: Any,

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import (
-    by_reference,
     call_address,
     compiled_whole,
     dereference,
@@ -71,7 +70,7 @@ def advance(s: Any, opcode: Any, processor: Any, until: Any, most: Any) -> Any:
     return k.GO_ON
 
 
-@by_reference
+@subroutine
 def play(s: Any, until: Any, most: Any) -> Any:
     """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended.
 
@@ -166,7 +165,7 @@ def _next_instant(s: Any, until: Any, most: Any, instants: Any) -> Any:
     return k.GO_ON
 
 
-@by_reference
+@subroutine
 def _write_due(s: Any, instant: Any, starting: Any) -> Any:
     """Write the updates that are complete and begin the next ones; at the start, begin only."""
     rules = s.rules
@@ -185,7 +184,7 @@ def _write_due(s: Any, instant: Any, starting: Any) -> Any:
     return k.GO_ON
 
 
-@by_reference
+@subroutine
 def _read_due(s: Any, instant: Any) -> Any:
     """Let all that are due read, from where an earlier call ended."""
     rules, counters = s.rules, s.counters
@@ -227,7 +226,7 @@ def _next_due(s: Any, instant: Any) -> Any:
     return -1
 
 
-@by_reference
+@subroutine
 def write(s: Any, processor: Any, instant: Any) -> None:
     """Write the values of an update that is complete."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
@@ -280,7 +279,7 @@ def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
     return square
 
 
-@by_reference
+@subroutine
 def schedule(s: Any, processor: Any, instant: Any) -> Any:
     """Begin an update of `processor`: draw its durations, and set its clock."""
     rules, clock, flight, spans = s.rules, s.clock, s.flight, s.spans
@@ -405,7 +404,7 @@ def rows_in_flight(blocks: Any, flight: Any, processor: Any) -> Any:
     return blocks.pointer[block], blocks.pointer[block + 1], False
 
 
-@by_reference
+@subroutine
 def begin(s: Any, processor: Any, instant: Any) -> Any:
     """Let `processor` read, and compute the values that it will write."""
     rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
@@ -475,7 +474,7 @@ def begin(s: Any, processor: Any, instant: Any) -> Any:
     return k.GO_ON
 
 
-@by_reference
+@subroutine
 def take_part(s: Any, processor: Any, number: Any) -> None:
     """Take the step of a snapshot for which all has arrived that `processor` waits for.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import by_reference, compiled_whole, inlined, subroutine
+from paracosm.compiled import compiled_whole, inlined, subroutine
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
 
@@ -41,7 +41,7 @@ def nothing_new(s: Any) -> Any:
     return square > rules.limit**2
 
 
-@by_reference
+@subroutine
 def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
     rules, matrix, iterate, counters, gauges = s.rules, s.matrix, s.iterate, s.counters, s.gauges
@@ -213,7 +213,7 @@ def save(s: Any, instant: Any, until: Any) -> None:
     mark(s, k.CHECKPOINT)
 
 
-@by_reference
+@subroutine
 def watch(s: Any) -> None:
     """Compare residuals of the rows of those who read with the last time; roll back if one grew."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
