@@ -176,6 +176,24 @@ def _part(function: Callable[..., Any], **options: bool) -> Any:
     return _cached(_Part(function, targetoptions=_OPTIONS | options, pipeline_class=PartCompiler))
 
 
+def apart(function: Callable[..., Any]) -> Any:
+    """Compile by itself, for calls by `call_apart`: only where somebody needs its address.
+
+    Its arguments are numbers and references, its result is a whole number.
+    """
+    options = {**_OPTIONS, "nopython": True, "_nrt": False}
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": False}
+    return _cached(_Part(function, targetoptions=options))
+
+
+def address_of(function: Any, *arguments: Any) -> int:
+    """Return the address of a function that is `apart`, compiled for arguments like these."""
+    kinds = tuple(map(_typeof, arguments))
+    function.compile(kinds)
+    compiled = function.overloads[kinds]
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
+
+
 def columns(kind: str, *names: str) -> list[tuple[str, str]]:
     """Return fields of one type, such as "i8", for the dtype of a record."""
     return [(name, kind) for name in names]
@@ -197,6 +215,15 @@ class Referenced:
         self.value = value  # whose arrays live as long as the words do
         self._words = np.array(list(_words(value)), np.int64)
         self.address = int(self._words.ctypes.data)
+
+
+class NoFunction:
+    """What stands for a function of a signature of Numba's where there is none to be called."""
+
+    address = 0
+
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
 
 
 def _words(value: Any) -> Iterator[int]:
@@ -249,6 +276,11 @@ def _type_of_referenced(value: Referenced, _: Any) -> Any:
     if key not in _types:
         _types[key] = Reference(_typeof(value.value))
     return _types[key]
+
+
+@_type_of(NoFunction)
+def _type_of_no_function(value: NoFunction, _: Any) -> Any:
+    return types.FunctionType(value.signature)
 
 
 def _fingerprint(value: Any) -> Hashable:
@@ -382,6 +414,19 @@ def call_address(_: Any, function: Any, arguments: Any) -> Any:
         return builder.call(pointer, [context.cast(builder, *cast) for cast in casts])
 
     return signature.return_type(function, arguments), call
+
+
+@_intrinsic
+def call_apart(_: Any, address: Any, arguments: Any) -> Any:
+    """Call what is at an address of `address_of` with a tuple of arguments of the same types."""
+
+    def call(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        kinds = [context.get_value_type(kind) for kind in arguments.types]
+        kind = ir.FunctionType(ir.IntType(64), kinds).as_pointer()
+        values = _utilities.unpack_tuple(builder, given[1])
+        return builder.call(builder.inttoptr(given[0], kind), values)
+
+    return types.int64(address, arguments), call
 
 
 @contextmanager

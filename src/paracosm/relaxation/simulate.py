@@ -14,6 +14,7 @@ from paracosm.relaxation.fault_injection import schedule_faults
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.functions import user_functions
 from paracosm.relaxation.kernel.halo import BYTES
+from paracosm.relaxation.kernel.loop import with_addresses
 from paracosm.relaxation.kernel.prepare import prepare
 from paracosm.relaxation.problems import LEAST_SQUARED, check_range, norm_of_vector
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
@@ -69,7 +70,7 @@ def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResul
 
 def _prepare_run(spec: RunSpec) -> Run:
     functions = user_functions(spec.update, spec.choose, spec.times.function, spec.problem.map)
-    arrays = prepare(spec, functions)
+    arrays = with_addresses(prepare(spec, functions))
     run = Run(spec, functions, arrays, spec.problem.A)
     compute_residual(run)
     if arrays.checkpoint.residual.size:

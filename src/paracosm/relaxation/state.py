@@ -16,9 +16,10 @@ from paracosm.compiled import Referenced
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import State, read_only
+from paracosm.relaxation.kernel.blocks import rows_in_flight
 from paracosm.relaxation.kernel.functions import UserFunctions
 from paracosm.relaxation.kernel.halo import with_more_room
-from paracosm.relaxation.kernel.loop import advance, rows_in_flight
+from paracosm.relaxation.kernel.loop import advance
 from paracosm.relaxation.kernel.observe import norm_of, set_limits
 from paracosm.relaxation.kernel.prepare import CHOICE_OF, blocks_of, slots_for
 from paracosm.relaxation.partition import Pattern

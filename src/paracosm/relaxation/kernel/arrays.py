@@ -48,6 +48,10 @@ FAULT, ROLLBACK, CHECKPOINT = range(3)
 # What the loop does next.
 START, NEXT, GATHER, READ, WRITE = range(5)
 
+# What messages are entered for, and rollbacks.
+MOVE, SEND, RECEIVE, EXCHANGE_ROWS = range(4)
+SAVE, WATCH, ROLL_BACK = range(3)
+
 # What the loop is entered for.
 PLAY, BEGIN, SCHEDULE, OBSERVE, SAMPLE, MARK_FAULT, REBUILD, EXCHANGE, FRESH_RESIDUAL = range(9)
 
@@ -331,6 +335,14 @@ class Spans(NamedTuple):
     times: Floats
 
 
+class Apart(NamedTuple):
+    """Addresses of what is compiled only for runs that need it; 0 for others (`loop.py`)."""
+
+    values: int  # new values by sweeps, local solves or mixtures
+    messages: int
+    rollbacks: int
+
+
 class State(NamedTuple):
     """Everything that the loop works on: `s` in its functions, by reference."""
 
@@ -357,3 +369,4 @@ class State(NamedTuple):
     update: Any  # compiled functions of the user's, or ones that are never called
     pattern: Any
     time: Any
+    apart: Apart

@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Any
 
-from paracosm.compiled import inlined, subroutine
+from paracosm.compiled import apart, inlined, subroutine
 
 # How a processor computes new values: all rows from what it read; with a momentum term; one row
 # after the other; all of the block at once; by a function of the user's; by mixing its last steps.
@@ -14,6 +14,16 @@ DEPENDENT = 1e-8
 
 
 @inlined
+def rows_in_flight(blocks: Any, flight: Any, processor: Any) -> Any:
+    """Return where the rows in flight begin and end, and whether they are in `flight.chosen`."""
+    if flight.size[processor] >= 0:
+        first = flight.slot[processor]
+        return first, first + flight.size[processor], True
+    block = flight.block[processor]
+    return blocks.pointer[block], blocks.pointer[block + 1], False
+
+
+@inlined
 def propose(s: Any, processor: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute new values for `rows[first:end]` from the iterate and the residual as read.
 
@@ -21,24 +31,52 @@ def propose(s: Any, processor: Any, residual: Any, rows: Any, first: Any, end: A
     """
     rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[processor]
     x, gain = iterate.x, s.matrix.gain
-    method = rules.method
-    if method == JACOBI:
+    if rules.method == JACOBI:
         for place in range(first, end):
             row = rows[place]
             values[slot + place - first] = x[row] + gain[row] * residual[row]
-    elif method == MOMENTUM:
+    elif rules.method == MOMENTUM:
         previous = iterate.previous
         for place in range(first, end):
             row = rows[place]
             carried = rules.momentum * (x[row] - previous[row])
             values[slot + place - first] = x[row] + gain[row] * residual[row] + carried
-    elif method == SWEEP:
-        _sweep(s.matrix, iterate, residual, rows, first, end, values, slot)
-    elif method == SOLVE:
-        block = s.flight.block[processor]
-        _solve(s.factors, iterate, residual, rules.omega, block, rows, first, end, values, slot)
-    elif method == MIX:
-        _mix(iterate, gain, rules.mix_every, processor, residual, rows, first, end, values, slot)
+
+
+@apart
+def propose_by_sweep(s: Any, processor: Any) -> Any:
+    """Relax one row after the other, each with what the ones before it came to."""
+    residual, rows, first, end = _as_read(s, processor)
+    values, slot = s.flight.values, s.flight.slot[processor]
+    _sweep(s.matrix, s.iterate, residual, rows, first, end, values, slot)
+    return 0
+
+
+@apart
+def propose_by_solving(s: Any, processor: Any) -> Any:
+    """Solve the block's own equations exactly, everything outside as it was read."""
+    residual, rows, first, end = _as_read(s, processor)
+    values, slot, block = s.flight.values, s.flight.slot[processor], s.flight.block[processor]
+    _solve(s.factors, s.iterate, residual, s.rules.omega, block, rows, first, end, values, slot)
+    return 0
+
+
+@apart
+def propose_by_mixing(s: Any, processor: Any) -> Any:
+    """Take a Jacobi step, and at every k-th update replace it by Anderson's mixture."""
+    residual, rows, first, end = _as_read(s, processor)
+    values, slot, every = s.flight.values, s.flight.slot[processor], s.rules.mix_every
+    _mix(s.iterate, s.matrix.gain, every, processor, residual, rows, first, end, values, slot)
+    return 0
+
+
+@inlined
+def _as_read(s: Any, processor: Any) -> Any:
+    """Return the residual that a processor has read, and its rows in flight."""
+    first, end, chosen = rows_in_flight(s.blocks, s.flight, processor)
+    rows = s.flight.chosen if chosen else s.blocks.rows
+    known = s.rules.distributed and s.halos.data.size > 0
+    return s.halos.residual if known else s.iterate.residual, rows, first, end
 
 
 @subroutine
@@ -52,7 +90,6 @@ def _sweep(
     values: Any,
     slot: Any,
 ) -> None:
-    """Relax one row after the other, each with what the ones before it came to."""
     x, work, stamp = iterate.x, iterate.work, iterate.stamp
     pointer, index, data = matrix.pointer, matrix.row, matrix.data
     for place in range(first, end):
@@ -82,7 +119,6 @@ def _solve(
     values: Any,
     slot: Any,
 ) -> None:
-    """Solve the block's own equations exactly, everything outside as it was read."""
     x, work = iterate.x, iterate.work
     offset, size = factors.offset[block], end - first
     pointer, index, data = factors.lower_pointer, factors.lower_index, factors.lower_data
@@ -114,7 +150,7 @@ def _mix(
     values: Any,
     slot: Any,
 ) -> None:
-    """Take a Jacobi step, and at every k-th update replace it by Anderson's mixture.
+    """Mix the newest steps of a processor.
 
     Differences of steps are orthogonalised, the newest first, and those of values with them: what
     the step has along each of them is exchanged for its own value and step.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.compiled import NoFunction
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel.arrays import read_only, rows_of
 
@@ -22,8 +23,8 @@ Function = Callable[..., Any]
 class UserFunctions:
     """The functions of a run."""
 
-    update: Any  # pointers to compiled functions; to ones that are never called where there are
-    choose: Any  # none, so that the loop has one type and is compiled once
+    update: Any  # pointers to compiled functions; where there are none, what has the same type, so
+    choose: Any  # that the loop is compiled once
     time: Any
     compiled_values: bool  # whether these are the user's
     compiled_rows: bool
@@ -58,9 +59,9 @@ def user_functions(
     choose_type = whole(whole, whole, real, whole[::1])
     given = {"values": (by_values, values), "rows": (by_rows, choose), "time": (by_time, time)}
     return UserFunctions(
-        update=_pointer(kind, values, new_values, update_type, _no_update),
-        choose=_pointer("pattern function", choose, _into_room, choose_type, _no_rows),
-        time=_pointer("time function", time, _seconds, real(whole, whole, real), _no_time),
+        update=_pointer(kind, values, new_values, update_type),
+        choose=_pointer("pattern function", choose, _into_room, choose_type),
+        time=_pointer("time function", time, _seconds, real(whole, whole, real)),
         compiled_values=by_values,
         compiled_rows=by_rows,
         compiled_time=by_time,
@@ -70,18 +71,6 @@ def user_functions(
         compiled={what: function for what, (is_compiled, function) in given.items() if is_compiled},
         map=fixed_point,
     )
-
-
-def _no_update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> Any:
-    return 0
-
-
-def _no_rows(processor: Any, update: Any, u: Any, room: Any) -> Any:
-    return 0
-
-
-def _no_time(processor: Any, update: Any, u: Any) -> Any:
-    return 1.0
 
 
 def _is_compiled(function: Function | None) -> bool:
@@ -97,11 +86,11 @@ def _for_any_types(function: Any) -> Any:
     return type(function)(function.py_func, targetoptions=function.targetoptions)
 
 
-def _pointer(kind: str, function: Any, safe: Any, signature: Any, otherwise: Function) -> Any:
+def _pointer(kind: str, function: Any, safe: Any, signature: Any) -> Any:
     import numba
 
     if not _is_compiled(function):
-        return _never_called(otherwise, signature)
+        return NoFunction(signature)
     try:
         return _compiled_pointer(function, safe, signature)
     except (numba.core.errors.NumbaError, TypeError) as error:
@@ -111,13 +100,6 @@ def _pointer(kind: str, function: Any, safe: Any, signature: Any, otherwise: Fun
             raise InputError(f"{what}: it writes to what is read-only: write to `out`") from None
         types = ", ".join(map(str, signature.args))
         raise InputError(f"{what}: cannot be compiled for ({types}): {reason[:200]}") from None
-
-
-@lru_cache(maxsize=8)
-def _never_called(function: Any, signature: Any) -> Any:
-    import numba
-
-    return numba.cfunc(signature, cache=True)(function)
 
 
 @lru_cache(maxsize=64)

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster import Link, switch
-from paracosm.compiled import subroutine
+from paracosm.compiled import inlined, subroutine
 from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
 from paracosm.network.stations import Connection, Stations
 from paracosm.relaxation.kernel.arrays import (
+    ASKED,
     HALO,
+    IDLE,
     RECORD,
     REQUEST,
     SUM,
@@ -267,6 +269,47 @@ def exchange(iterate: Any, halos: Any, processor: Any) -> None:
         for place in range(halos.link[link], halos.link[link + 1]):
             row = halos.rows[place]
             iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
+
+
+@subroutine
+def take_part(s: Any, processor: Any) -> None:
+    """Take the step of a snapshot for which all has arrived that `processor` waits for.
+
+    What it says is sent with the update that begins now. The n-th message of a link is of the n-th
+    snapshot: nobody is asked for the next one before processor 0 has the sum of this one.
+    """
+    rules, tally, halos, blocks = s.rules, s.tally, s.halos, s.blocks
+    idle = tally.stage[processor] == IDLE
+    if tally.stage[processor] == ASKED or tally.offered[processor] >= 0.0:
+        return  # a fault made it read twice for one update
+    if idle and processor == 0 and s.flight.updates[processor] % rules.every != 0:
+        return
+    total = 0.0
+    for position in range(halos.into_pointer[processor], halos.into_pointer[processor + 1]):
+        link = halos.into[position]
+        kind = halos.kind[link]
+        if kind == HALO or idle != (kind == REQUEST):
+            continue
+        if halos.version[link] < tally.snapshots[processor]:
+            return
+        if kind == SUM:
+            total = _with(rules, total, halos.have[halos.link[link]])
+    if idle:
+        tally.stage[processor] = ASKED
+        return
+    first, end = blocks.pointer[processor], blocks.pointer[processor + 1]
+    gather(s.matrix, halos, halos.recorded_source, tally.recorded, blocks.rows, first, end)
+    for place in range(first, end):
+        total = _with(rules, total, halos.residual[blocks.rows[place]] ** 2)
+    tally.offered[processor] = total if total >= 0.0 else np.inf
+
+
+@inlined
+def _with(rules: Any, total: Any, square: Any) -> Any:
+    """Return a squared norm with one more part; a NaN stays one."""
+    if not rules.infinity:
+        return total + square
+    return square if square > total or square != square else total
 
 
 BYTES = 8  # of one value

@@ -17,23 +17,46 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import (
+    Referenced,
+    address_of,
+    apart,
     call_address,
+    call_apart,
     compiled_whole,
     dereference,
     inlined,
     subroutine,
 )
 from paracosm.relaxation.kernel import arrays as k
-from paracosm.relaxation.kernel.blocks import USER, commit, fresh_residual, propose
-from paracosm.relaxation.kernel.halo import exchange, gather, move_network, receive, send
+from paracosm.relaxation.kernel.blocks import (
+    MIX,
+    MOMENTUM,
+    SOLVE,
+    SWEEP,
+    USER,
+    commit,
+    fresh_residual,
+    propose,
+    propose_by_mixing,
+    propose_by_solving,
+    propose_by_sweep,
+    rows_in_flight,
+)
+from paracosm.relaxation.kernel.halo import (
+    exchange,
+    gather,
+    move_network,
+    receive,
+    send,
+    take_part,
+)
 from paracosm.relaxation.kernel.observe import (
     mark,
     norm_of,
     nothing_new,
     observe,
+    rollbacks,
     sample,
-    save,
-    watch,
 )
 from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.timing.compiled import draw, uniform
@@ -51,7 +74,7 @@ def advance(s: Any, opcode: Any, processor: Any, until: Any, most: Any) -> Any:
     if opcode == k.PLAY:
         return play(s, until, most)
     if opcode == k.BEGIN:
-        move_network(s.halos, s.ports, s.draws, s.gauges[k.NOW])
+        _messages(s, k.MOVE, processor, s.gauges[k.NOW])
         return begin(s, processor, s.gauges[k.NOW])
     if opcode == k.SCHEDULE:
         return schedule(s, processor, s.gauges[k.NOW])
@@ -64,7 +87,7 @@ def advance(s: Any, opcode: Any, processor: Any, until: Any, most: Any) -> Any:
     elif opcode == k.REBUILD:
         rebuild(s.clock)
     elif opcode == k.EXCHANGE:
-        exchange(s.iterate, s.halos, processor)
+        _messages(s, k.EXCHANGE_ROWS, processor, 0.0)
     elif opcode == k.FRESH_RESIDUAL:
         s.gauges[k.SQUARE] = fresh_residual(s.matrix, s.iterate)
     return k.GO_ON
@@ -150,7 +173,7 @@ def _next_instant(s: Any, until: Any, most: Any, instants: Any) -> Any:
     rules, counters, gauges, halos = s.rules, s.counters, s.gauges, s.halos
     instant = s.clock.key[1]
     if gauges[k.NEXT_CHECKPOINT] < min(instant, until - gauges[k.SHIFT]) < np.inf:
-        save(s, instant, until)
+        call_apart(s.apart.rollbacks, (s, np.int64(k.SAVE), instant, until))
     if instant + gauges[k.SHIFT] > until or instant == np.inf:
         return k.PAUSED
     if instant > rules.last_instant:
@@ -174,7 +197,7 @@ def _write_due(s: Any, instant: Any, starting: Any) -> Any:
         if processor < 0:
             break
         if not starting:
-            move_network(s.halos, s.ports, s.draws, instant)
+            _messages(s, k.MOVE, processor, instant)
             write(s, processor, instant)
         reason = schedule(s, processor, instant)
         if reason != k.GO_ON:
@@ -189,10 +212,11 @@ def _read_due(s: Any, instant: Any) -> Any:
     """Let all that are due read, from where an earlier call ended."""
     rules, counters = s.rules, s.counters
     if counters[k.POSITION] == 0 and (rules.component or rules.own_block):
-        watch(s)
+        call_apart(s.apart.rollbacks, (s, np.int64(k.WATCH), instant, 0.0))
     while counters[k.POSITION] < counters[k.DUE]:
-        move_network(s.halos, s.ports, s.draws, instant)
-        reason = begin(s, s.flight.due[counters[k.POSITION]], instant)
+        processor = np.int64(s.flight.due[counters[k.POSITION]])
+        _messages(s, k.MOVE, processor, instant)
+        reason = begin(s, processor, instant)
         if reason != k.GO_ON:
             return reason
         counters[k.POSITION] += 1
@@ -230,8 +254,7 @@ def _next_due(s: Any, instant: Any) -> Any:
 def write(s: Any, processor: Any, instant: Any) -> None:
     """Write the values of an update that is complete."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
-    tally, halos, draws, counters = s.tally, s.halos, s.draws, s.counters
-    gauges = s.gauges
+    tally, counters, gauges = s.tally, s.counters, s.gauges
     if processor < rules.processors:
         first, end, chosen = rows_in_flight(blocks, flight, processor)
         rows = flight.chosen if chosen else blocks.rows
@@ -252,8 +275,7 @@ def write(s: Any, processor: Any, instant: Any) -> None:
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         offered = tally.offered[processor] if rules.detect >= k.LOCAL else -1.0
         records = tally.stage[processor] == k.ASKED
-        if rules.linked:
-            send(iterate, halos, s.ports, draws, counters, processor, instant, offered, records)
+        _messages(s, k.SEND, processor, instant)
         if records:
             for place in range(blocks.pointer[processor], blocks.pointer[processor + 1]):
                 tally.recorded[blocks.rows[place]] = iterate.x[blocks.rows[place]]
@@ -394,22 +416,12 @@ def _phases(
     return copied, computed, total
 
 
-@inlined
-def rows_in_flight(blocks: Any, flight: Any, processor: Any) -> Any:
-    """Return where the rows in flight begin and end, and whether they are in `flight.chosen`."""
-    if flight.size[processor] >= 0:
-        first = flight.slot[processor]
-        return first, first + flight.size[processor], True
-    block = flight.block[processor]
-    return blocks.pointer[block], blocks.pointer[block + 1], False
-
-
 @subroutine
 def begin(s: Any, processor: Any, instant: Any) -> Any:
     """Let `processor` read, and compute the values that it will write."""
     rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
     iterate, flight, tally, halos = s.iterate, s.flight, s.tally, s.halos
-    draws, choices, counters, gauges = s.draws, s.choices, s.counters, s.gauges
+    choices, counters, gauges = s.choices, s.counters, s.gauges
     update, pattern = s.update, s.pattern
     if processor == rules.processors:  # the residual processor
         gauges[k.SEEN] = norm_of(rules.infinity, iterate.residual, gauges[k.SQUARE])
@@ -444,75 +456,33 @@ def begin(s: Any, processor: Any, instant: Any) -> Any:
         _choose(rules, blocks, flight, choices[processor], number, processor)
     flight.read_at[processor] = counters[k.UPDATES]
     if rules.linked:
-        flight.read_at[processor] = receive(halos, s.ports, draws, counters, processor, instant)
-    if rules.detect == k.SNAPSHOT:
-        take_part(s, processor, number)
+        flight.read_at[processor] = _messages(s, k.RECEIVE, processor, instant)
     first, end, chosen = rows_in_flight(blocks, flight, processor)
     rows = flight.chosen if chosen else blocks.rows
     residual = iterate.residual
     if rules.distributed and halos.data.size > 0:
-        gather(matrix, halos, halos.source, iterate.x, rows, first, end)
         residual = halos.residual
     if k.LOCAL <= rules.detect <= k.TREE and number % rules.every == 0:
         tally.offered[processor] = _of_children(rules, tally, halos, processor)
         for place in range(first, end):
             tally.offered[processor] += residual[rows[place]] ** 2
-    if rules.method != USER:
+    if rules.method <= MOMENTUM:
         propose(s, processor, residual, rows, first, end)
+    elif rules.method != USER:
+        call_apart(s.apart.values, (s, processor))
     elif rules.compiled_values:
         slot = flight.slot[processor]
         out = flight.values[slot : slot + end - first]
         if rules.distributed:
-            exchange(iterate, halos, processor)
+            _messages(s, k.EXCHANGE_ROWS, processor, instant)
         given = iterate.x, rows[first:end], dereference(rows_of_a), matrix.b, out
         raised = call_address(update, given)
         if rules.distributed:
-            exchange(iterate, halos, processor)
+            _messages(s, k.EXCHANGE_ROWS, processor, instant)
         if raised:
             counters[k.FAILED_PROCESSOR] = processor
             return k.RAISED
     return k.GO_ON
-
-
-@subroutine
-def take_part(s: Any, processor: Any, number: Any) -> None:
-    """Take the step of a snapshot for which all has arrived that `processor` waits for.
-
-    What it says is sent with the update that begins now. The n-th message of a link is of the n-th
-    snapshot: nobody is asked for the next one before processor 0 has the sum of this one.
-    """
-    rules, tally, halos, blocks = s.rules, s.tally, s.halos, s.blocks
-    idle = tally.stage[processor] == k.IDLE
-    if tally.stage[processor] == k.ASKED or tally.offered[processor] >= 0.0:
-        return  # a fault made it read twice for one update
-    if idle and processor == 0 and number % rules.every != 0:
-        return
-    total = 0.0
-    for position in range(halos.into_pointer[processor], halos.into_pointer[processor + 1]):
-        link = halos.into[position]
-        kind = halos.kind[link]
-        if kind == k.HALO or idle != (kind == k.REQUEST):
-            continue
-        if halos.version[link] < tally.snapshots[processor]:
-            return
-        if kind == k.SUM:
-            total = _with(rules, total, halos.have[halos.link[link]])
-    if idle:
-        tally.stage[processor] = k.ASKED
-        return
-    first, end = blocks.pointer[processor], blocks.pointer[processor + 1]
-    gather(s.matrix, halos, halos.recorded_source, tally.recorded, blocks.rows, first, end)
-    for place in range(first, end):
-        total = _with(rules, total, halos.residual[blocks.rows[place]] ** 2)
-    tally.offered[processor] = total if total >= 0.0 else np.inf
-
-
-@inlined
-def _with(rules: Any, total: Any, square: Any) -> Any:
-    """Return a squared norm with one more part; a NaN stays one."""
-    if not rules.infinity:
-        return total + square
-    return square if square > total or square != square else total
 
 
 @subroutine
@@ -538,3 +508,53 @@ def _choose(rules: Any, blocks: Any, flight: Any, stream: Any, number: Any, proc
         place = int(uniform(stream, number * (rules.coordinates + 1) + position) * size)
         flight.chosen[slot + position] = blocks.rows[first + place]
     flight.size[processor] = rules.coordinates
+
+
+@inlined
+def _messages(s: Any, opcode: Any, processor: Any, instant: Any) -> Any:
+    """Call `messages` where there are any."""
+    if not s.rules.linked:
+        return 0
+    return call_apart(s.apart.messages, (s, np.int64(opcode), np.int64(processor), instant))
+
+
+@apart
+def messages(s: Any, opcode: Any, processor: Any, instant: Any) -> Any:
+    """Do what messages do: travel, leave, arrive, or stand for rows of others."""
+    rules, tally, halos, ports, counters = s.rules, s.tally, s.halos, s.ports, s.counters
+    if opcode == k.MOVE:
+        move_network(halos, ports, s.draws, instant)
+    elif opcode == k.SEND:
+        offered = tally.offered[processor] if rules.detect >= k.LOCAL else -1.0
+        records = tally.stage[processor] == k.ASKED
+        send(s.iterate, halos, ports, s.draws, counters, processor, instant, offered, records)
+    elif opcode == k.RECEIVE:
+        known = receive(halos, ports, s.draws, counters, processor, instant)
+        if rules.detect == k.SNAPSHOT:
+            take_part(s, processor)
+        if rules.distributed and halos.data.size > 0:
+            first, end, chosen = rows_in_flight(s.blocks, s.flight, processor)
+            rows = s.flight.chosen if chosen else s.blocks.rows
+            gather(s.matrix, halos, halos.source, s.iterate.x, rows, first, end)
+        return known
+    else:
+        exchange(s.iterate, halos, processor)
+    return 0
+
+
+def with_addresses(state: k.State) -> k.State:
+    """Return the same state with the addresses of what its run needs besides the loop."""
+    rules, given = state.rules, Referenced(state)
+    by_methods = {
+        SWEEP: propose_by_sweep,
+        SOLVE: propose_by_solving,
+        MIX: propose_by_mixing,
+    }
+    values = messages_at = rollbacks_at = 0
+    if rules.method in by_methods:
+        values = address_of(by_methods[rules.method], given, 0)
+    if rules.linked:
+        messages_at = address_of(messages, given, 0, 0, 0.0)
+    if state.checkpoint.x.size > 0:
+        rollbacks_at = address_of(rollbacks, given, 0, 0.0, 0.0)
+    return state._replace(apart=k.Apart(values, messages_at, rollbacks_at))

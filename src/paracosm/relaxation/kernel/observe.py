@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, inlined, subroutine
+from paracosm.compiled import apart, call_apart, compiled_whole, inlined, subroutine
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
 
@@ -63,7 +63,7 @@ def observe(s: Any) -> Any:
     gauges[k.SQUARE] = square
     if rules.alpha > 0.0 and not rules.component:
         if not square <= rules.alpha**2 * gauges[k.KEPT]:
-            _roll_back(s)
+            call_apart(s.apart.rollbacks, (s, np.int64(k.ROLL_BACK), 0.0, 0.0))
             square = gauges[k.SQUARE]
         gauges[k.KEPT] = square
     if counters[k.RELAXATIONS] >= gauges[k.NEXT_SAMPLE]:
@@ -193,8 +193,20 @@ def mark(s: Any, what: Any) -> None:
         counters[k.MARKS] = row + 1
 
 
+@apart
+def rollbacks(s: Any, opcode: Any, instant: Any, until: Any) -> Any:
+    """Take checkpoints, compare residuals, or roll back: what runs with checkpoints do besides."""
+    if opcode == k.SAVE:
+        _save(s, instant, until)
+    elif opcode == k.WATCH:
+        _watch(s)
+    else:
+        _roll_back(s)
+    return 0
+
+
 @subroutine
-def save(s: Any, instant: Any, until: Any) -> None:
+def _save(s: Any, instant: Any, until: Any) -> None:
     """Take the checkpoints due before `instant` and, with costs, `until`: the last one counts."""
     rules, counters, gauges = s.rules, s.counters, s.gauges
     span = (instant - gauges[k.NEXT_CHECKPOINT]) / rules.interval
@@ -214,7 +226,7 @@ def save(s: Any, instant: Any, until: Any) -> None:
 
 
 @subroutine
-def watch(s: Any) -> None:
+def _watch(s: Any) -> None:
     """Compare residuals of the rows of those who read with the last time; roll back if one grew."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, counters = s.tally, s.counters

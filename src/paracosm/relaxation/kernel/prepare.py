@@ -127,6 +127,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
         update=functions.update,
         pattern=functions.choose,
         time=functions.time,
+        apart=k.Apart(0, 0, 0),
     )
 
 
