@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from paracosm import compiled_cache
-from paracosm.compiled import Referenced, call_address, compiled, dereference
+from paracosm.compiled import address_of, apart, compiled
+from paracosm.compiled_references import Referenced, call_address, call_apart, dereference
 
 
 class Inner(NamedTuple):
@@ -48,6 +49,23 @@ def test_fields_of_every_kind_are_read_and_written(monkeypatch: pytest.MonkeyPat
     assert compiled(read)(Referenced(outer), out) is True
     np.testing.assert_array_equal(out, [7, 1, 6, 34, 2.5, 0.5, 2.0**63])
     assert half[0] == 8.0
+
+
+@apart
+def add(s: Any, number: Any) -> Any:
+    s.half[0] += number
+    return number
+
+
+def call(s: Any, address: Any) -> Any:
+    return call_apart(address, (s, np.int64(4)))
+
+
+def test_a_function_apart_is_called_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_cache, "CACHE", None)
+    inner = Referenced(Inner(True, None, np.zeros((1, 1)), np.array([0.5])))
+    assert compiled(call)(inner, address_of(add, inner, 0)) == 4
+    assert inner.value.half[0] == 4.5
 
 
 @pytest.mark.parametrize("value", [np.arange(6.0)[::2], "text", 1j])

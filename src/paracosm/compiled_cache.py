@@ -47,8 +47,8 @@ def _cache_folder() -> Path | None:
     """
     compilers = (numba.__version__, llvmlite.__version__, sys.version, sys.platform)
     digest = hashlib.sha256(repr(compilers).encode())
-    for name in ("compiled.py", "compiled_cache.py", "compiled_parts.py"):
-        digest.update((_PACKAGE / name).read_bytes())
+    for source in sorted(_PACKAGE.glob("compiled*.py")):
+        digest.update(source.read_bytes())
     for room in ROOMS:
         for source in sorted((_PACKAGE / room).rglob("*.py")):
             digest.update(source.read_bytes())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
-from paracosm.compiled import Referenced
+from paracosm.compiled_references import Referenced
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import State, read_only

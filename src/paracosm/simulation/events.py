@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from paracosm.arrays import Ints
 from paracosm.cluster.link import Packets
-from paracosm.compiled import Referenced
+from paracosm.compiled_references import Referenced
 from paracosm.errors import InputError
 from paracosm.jobs.job import POLICIES, TaskGraph
 from paracosm.simulation.events_kernel import LATE, arrange, play

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.arrays import Ints
-from paracosm.compiled import Referenced, columns, compiled_whole, inlined
+from paracosm.compiled import columns, compiled_whole, inlined
+from paracosm.compiled_references import Referenced
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.heaps import later
 from paracosm.simulation.schedule import FAILURE

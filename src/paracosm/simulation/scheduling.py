@@ -15,7 +15,7 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
-from paracosm.compiled import Referenced
+from paracosm.compiled_references import Referenced
 from paracosm.errors import InputError
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic

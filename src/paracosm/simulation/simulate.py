@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.arrays import Bools, Floats, Ints
-from paracosm.compiled import Referenced
+from paracosm.compiled_references import Referenced
 from paracosm.errors import InputError
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.heaps import NEVER

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import NoFunction
+from paracosm.compiled_references import NoFunction
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel.arrays import read_only, rows_of
 

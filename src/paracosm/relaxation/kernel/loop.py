@@ -16,17 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import (
-    Referenced,
-    address_of,
-    apart,
-    call_address,
-    call_apart,
-    compiled_whole,
-    dereference,
-    inlined,
-    subroutine,
-)
+from paracosm.compiled import address_of, apart, compiled_whole, inlined, subroutine
+from paracosm.compiled_references import Referenced, call_address, call_apart, dereference
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import (
     MIX,

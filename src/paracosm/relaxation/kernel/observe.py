@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import apart, call_apart, compiled_whole, inlined, subroutine
+from paracosm.compiled import apart, compiled_whole, inlined, subroutine
+from paracosm.compiled_references import call_apart
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
 
