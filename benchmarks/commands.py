@@ -60,7 +60,7 @@ def costs(command: str, folder: Path) -> Iterator[Cost]:
             words = shlex.split(command)
             if "--out" in words:
                 _remove(folder / words[words.index("--out") + 1])
-            yield _cost(expanded(words, folder), folder, environment)
+            yield cost_of(expanded(words, folder), folder, environment)
 
 
 def expanded(words: list[str], folder: Path) -> list[str]:
@@ -79,7 +79,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _cost(words: list[str], folder: Path, environment: dict[str, str]) -> Cost:
+def cost_of(words: list[str], folder: Path, environment: dict[str, str] | None = None) -> Cost:
+    """Run a command in a folder; CalledProcessError if it failed."""
     command = [sys.executable, "-m", *words]
     with (folder / "printed.txt").open("w") as printed:
         begin = time.monotonic()

@@ -1,17 +1,12 @@
-"""What replaying a large trace takes in memory, beside its compressed files, and many in time.
+"""How much memory replaying a large trace takes, beside the size of its compressed files.
 
     python benchmarks/large_traces.py [--gigabytes 5] [--ranks 2] [--folder DIR]
-    python benchmarks/large_traces.py --copies 8,64,256,1000
 
 Traces of a data-parallel job are made in DIR: ops with calls, kernels, arrows between them and
 collectives, with the arguments that PyTorch's profiler writes, so many gigabytes of JSON together,
 gzipped as they are written. They are then replayed in a process of their own, unchanged and with a
 what-if. Memory is what that process holds at most, all of it and beyond what it held before
 it read; the temporary file with the spans comes to 53 bytes each.
-
-With `--copies` the eight traces of DLRM that the tests have are copied to so many ranks, which
-`paracosm replay` reads: seconds of the clock and of all processors, and the most memory that one
-of its processes held.
 """
 
 from __future__ import annotations
@@ -19,18 +14,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import multiprocessing
-import os
 import random
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from stored_results import store_result
 
 from paracosm.replays import replay_traces, summarise_replays
 from paracosm.report.runs import answer
@@ -45,7 +35,6 @@ KERNELS = (
     f"void at::native::reduce_kernel<512, 1, {MEAN}, unsigned int, float, 4> >({MEAN})",
 )
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-DLRM = Path(__file__).parents[1] / "tests" / "data" / "kineto" / "dlrm"
 WHAT_IF = "links: bandwidth 2x"
 
 
@@ -54,13 +43,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5.0, help="of JSON, together")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the traces are made [a temporary one]")
-    parser.add_argument("--copies", help="how many ranks of DLRM are replayed: 8,64")
     asked = parser.parse_args()
-    if asked.copies:
-        for ranks in map(int, asked.copies.split(",")):
-            with tempfile.TemporaryDirectory() as temporary:
-                replay_copies(Path(temporary), ranks)
-        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         start = time.perf_counter()
@@ -88,38 +71,6 @@ def measured(paths: list[Path]) -> tuple[float, float, float, str]:
     text = f"{len(summary.steps):,} steps, {summary.tasks:,} tasks, in {summary.parts} parts\n"
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return before, most, seconds, text + answer(summary)
-
-
-def replay_copies(folder: Path, ranks: int) -> None:
-    """Print what the command takes for so many ranks; store it for a thousand."""
-    texts = [gzip.decompress(path.read_bytes()).decode() for path in sorted(DLRM.glob("*.gz"))]
-    paths = []
-    for rank in range(ranks):
-        copied = rank % len(texts)
-        of_copied, of_rank = (
-            f'"rank": {number}, "world_size": {world}'
-            for number, world in ((copied, len(texts)), (rank, ranks))
-        )
-        paths.append(folder / f"rank{rank}.json.gz")
-        paths[-1].write_bytes(gzip.compress(texts[copied].replace(of_copied, of_rank, 1).encode()))
-    command = [sys.executable, "-m", "paracosm", "replay", *map(str, paths), "--what-if", WHAT_IF]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the replay of {ranks} ranks failed")
-    seconds = time.perf_counter() - start
-    processor = used.ru_utime + used.ru_stime
-    print(
-        f"{ranks:5} ranks  {seconds:5.1f} s  processors {processor:5.1f} s  "
-        f"memory at most {used.ru_maxrss / 1e3:5,.0f} MB"
-    )
-    if ranks == 1000:
-        store_result(
-            "replay of traces of 1,000 ranks, 1.5 million spans, by the command: seconds of all "
-            "processors, memory",
-            f"{processor:.0f} s, {used.ru_maxrss / 1e6:.1f} GB",
-        )
 
 
 @dataclass

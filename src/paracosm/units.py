@@ -105,6 +105,8 @@ def real(value: object) -> float:
 
     Numbers of NumPy's small types are added and divided in those types, which round and overflow.
     """
+    if type(value) is float:  # as in a million nodes: a tenth of the time
+        return value
     if not _is_number(value):
         return math.nan
     try:

@@ -24,6 +24,13 @@ def config(script: Path, **given: Any) -> EmulateConfig:
     return found
 
 
+def test_a_cluster_is_made_once_for_each_configuration(script: Path) -> None:
+    eight = config(script, world_size=8, bandwidth="10Gbit/s")
+    four = eight.model_copy(update={"world_size": 4})
+    assert eight.resolve_cluster() is eight.resolve_cluster()
+    assert [len(each.resolve_cluster().workers) for each in (eight, four)] == [8, 4]
+
+
 CLUSTER = {
     "topology": "hierarchical",
     "workers": 12,

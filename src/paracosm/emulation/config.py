@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -312,6 +313,10 @@ class EmulateConfig(ClusterFields):
 
     def resolve_cluster(self) -> Cluster | None:
         """Return the cluster whose worker i is rank i, after changes of links; None for none."""
+        return self._resolved_cluster
+
+    @cached_property
+    def _resolved_cluster(self) -> Cluster | None:
         if not self.has_links:
             return None
         cluster = self.cluster_of(self.world, 0)

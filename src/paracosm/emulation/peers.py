@@ -63,7 +63,7 @@ def time_factors(config: EmulateConfig) -> Floats:
     cluster = config.resolve_cluster()
     speeds = np.ones(config.world)
     if cluster is not None:
-        speeds = np.array([cluster.node(name).speed for name in cluster.workers])
+        speeds = np.array([node.speed for node in cluster.nodes[: config.world]])
     factors = 1 / speeds
     for rank in config.rank:
         if speeds[rank] != 1 and not config.is_composed:
