@@ -314,7 +314,8 @@ class TrainingWorker(Worker):
     def _drawn(self, sizes: Sequence[int]) -> None:
         """Note that minibatches of these sizes were drawn together."""
         self._examples += sum(sizes)
-        self._draws.append(Draw(self.client, Counter(sizes)))
+        counts = {sizes[0]: 1} if len(sizes) == 1 else Counter(sizes)
+        self._draws.append(Draw(self.client, counts))
 
     def push(self, payload: Any, extra: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.

@@ -164,6 +164,9 @@ class Store:
         self._recipe = recipe
         self._updates = updates or (lambda: self.version)
         self._aggregate = aggregate
+        # Whether one contribution is by itself what is stepped against, but for its direction.
+        is_clipped = recipe.noise is not None or recipe.clipping is not None
+        self._is_plain = not (self._compensates or self._sums or is_clipped or aggregate)
 
     @property
     def hides_clients(self) -> bool:
@@ -209,6 +212,18 @@ class Store:
             share * self._weight(self.version - contribution.read_version)
             for share, contribution in zip(shares, contributions, strict=True)
         ]
+        if self._is_plain and len(contributions) == 1:
+            mean = self._direction(contributions[0].value, None)
+        else:
+            mean = self._mean_direction(contributions, weights)
+        before = self._parameters  # that nobody has changed it, `replace` sees to
+        _check_like("direction", mean, before)  # PyTorch would broadcast it
+        # The mean scale shortens the step, not the direction: Adam would undo the latter.
+        relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
+        self.replace(contributions, self.rule(before, mean, relative))
+
+    def _mean_direction(self, contributions: Sequence[Contribution], weights: list[float]) -> Any:
+        """Return what is stepped against."""
         values = self._clipped(contributions, weights)
         moved: list[Any] = [None] * len(values)
         if self._compensates:
@@ -224,14 +239,11 @@ class Store:
             mean = len(values) * mean
         if self._aggregate is not None:
             mean = self._aggregate(mean, self.version)
-        _check_like("direction", mean, self.parameters)  # PyTorch would broadcast it
-        # The mean scale shortens the step, not the direction: Adam would undo the latter.
-        relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
-        self.replace(contributions, self.rule(self.parameters, mean, relative))
+        return mean
 
     def _weight(self, staleness: int) -> float:
         weight: Any = self._weighting.weight(staleness, self._workers)
-        is_number = isinstance(weight, Real)
+        is_number = type(weight) is float or isinstance(weight, Real)  # the latter takes long
         if not is_number or not 0 < weight < inf:
             raise InputError(
                 f"the algorithm's weight of a gradient of staleness {staleness} must be a number "
