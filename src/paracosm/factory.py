@@ -79,8 +79,8 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
         ) from error
     function = getattr(module, attribute, None)
     if not callable(function):
-        what = "has no" if function is None else "has a variable, not a function,"
-        raise InputError(f'{kind} "{reference}": {module_name} {what} "{attribute}"')
+        problem = "has no" if function is None else "has a variable, not a function,"
+        raise InputError(f'{kind} "{reference}": {module_name} {problem} "{attribute}"')
     return function  # type: ignore[no-any-return]  # callable() says no more than that
 
 

@@ -124,8 +124,12 @@ def _shared_groups(
         for group in made:
             kinds = kind_of[list(group.members)]
             ranks, counts = np.unique(kinds, return_counts=True)
-            what = tuple(zip(ranks.tolist(), counts.tolist(), strict=True))
+            members_by_kind = tuple(zip(ranks.tolist(), counts.tolist(), strict=True))
             alike = tuple(np.asarray(group.members)[kinds == rank].tolist())
-            shared[rank, group.name] = (what, seen[what]), frozenset(ranks.tolist()), alike
-            seen[what] += 1
+            shared[rank, group.name] = (
+                (members_by_kind, seen[members_by_kind]),
+                frozenset(ranks.tolist()),
+                alike,
+            )
+            seen[members_by_kind] += 1
     return shared

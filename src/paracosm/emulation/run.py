@@ -117,8 +117,8 @@ class _Runs:
         if cluster is None or with_twice_the_bandwidth(cluster) is None:
             return summary
         faster = (*config.what_if, parse_change("links: bandwidth 2x"))
-        asked = config.model_copy(update={"what_if": faster, "delays": None})
-        times = self.once(asked, shown=False)[0].summary.iteration_time
+        changed = config.model_copy(update={"what_if": faster, "delays": None})
+        times = self.once(changed, shown=False)[0].summary.iteration_time
         return replace(summary, twice_bandwidth=None if times is None else times.median)
 
     def _run(self, config: EmulateConfig, metrics: Metrics) -> tuple[list[Record], Ended]:

@@ -246,14 +246,14 @@ def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _nothing_done(rank_records: Sequence[RankRecords]) -> list[dict[str, Any]]:
     """Return a note if nothing was emulated: no communication, or an early end of the script."""
-    asked = [
+    calls = [
         (collective.kind, collective.size, collective.site)
         for own in rank_records
         for collective in own.collectives
     ]
     why = "the script made no collective and sent no message: nothing was emulated"
-    if asked:
-        if any(own.iterations for own in rank_records) or len(set(asked)) < len(asked):
+    if calls:
+        if any(own.iterations for own in rank_records) or len(set(calls)) < len(calls):
             return []
         why = (
             "the script made no step of an optimizer and asked for no collective twice: it ended "

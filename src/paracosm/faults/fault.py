@@ -454,8 +454,8 @@ def _with_clauses(model: FaultModel, text: str) -> Fault:
             case "in":
                 target = cast(Target, value)  # which `Fault` checks
                 if isinstance(model, ProcessorFault | Lose):
-                    what = "messages" if isinstance(model, Lose) else "a processor"
-                    raise InputError(f'{model.name} strikes {what}, not data: drop "in {target}"')
+                    victim = "messages" if isinstance(model, Lose) else "a processor"
+                    raise InputError(f'{model.name} strikes {victim}, not data: drop "in {target}"')
             case "on":
                 where = _read_where(value)
             case _:

@@ -161,8 +161,8 @@ def _different(
     me, you = job.labels[rank[first]], job.labels[rank[second]]
     if mine is None or yours is None:
         raise AssertionError("entries are of roles that are used")
-    what = "collectives" if mine.kind == COLLECTIVE else "messages"
-    head = f"{what} of {_listed(job, number)} do not match"
+    plural = "collectives" if mine.kind == COLLECTIVE else "messages"
+    head = f"{plural} of {_listed(job, number)} do not match"
     ours, theirs = _what(job, here, mine), _what(job, there, yours)
     for position in range(1, min(len(ours), len(theirs))):
         if ours[position] != theirs[position]:

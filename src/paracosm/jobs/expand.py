@@ -78,11 +78,11 @@ def _over_network(
     sends = np.flatnonzero((kind == SEND) & carried)
     sizes, code = np.unique(size[sends], return_inverse=True)
     pairs, pair = np.unique(communicator[sends] * len(sizes) + code, return_inverse=True)
-    asked = [
+    demands = [
         connections[pair // len(sizes)].demand(float(sizes[pair % len(sizes)]))
         for pair in pairs.tolist()
     ]
-    demand = np.array(asked, dtype=np.float64)[pair]
+    demand = np.array(demands, dtype=np.float64)[pair]
     shares = np.array([bool(way.stations) for way in connections], dtype=np.bool_)
     duration, route, asks = tasks.duration.copy(), tasks.route.copy(), tasks.demand.copy()
     duration[receives] = np.array([way.propagation(0.0) for way in connections], dtype=np.int64)[

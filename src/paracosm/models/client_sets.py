@@ -167,10 +167,10 @@ def hugging_face(folder: Path, inputs: str, targets: str, client: str) -> Any:
         columns = splits[split].column_names
         for name in names:
             if name not in columns:
-                what = f'no column "{name}"' if name else "more than one column of inputs"
+                problem = f'no column "{name}"' if name else "more than one column of inputs"
                 raise InputError(
-                    f"{folder}: {split} has {what}: of {', '.join(columns)} say which is meant, as "
-                    "in huggingface(inputs=image, targets=label, client=writer)"
+                    f"{folder}: {split} has {problem}: of {', '.join(columns)} say which is meant, "
+                    "as in huggingface(inputs=image, targets=label, client=writer)"
                 )
     own = _Columns(folder, inputs, targets)
     if not client:

@@ -169,9 +169,9 @@ def _parse(scheme: str) -> tuple[str, float]:
     most = 10_000_000 if counts else 10 if name == "sizes" else math.inf
     is_whole = not counts or parameter.is_integer()
     if not (0 < parameter <= most and parameter < math.inf and is_whole):
-        what = "whole number above 0" if counts else "positive number"
+        requirement = "whole number above 0" if counts else "positive number"
         limit = f", at most {most:,}" if most < math.inf else ""
-        raise InputError(f'shards "{scheme}": the parameter must be a {what}{limit}')
+        raise InputError(f'shards "{scheme}": the parameter must be a {requirement}{limit}')
     return name, parameter
 
 

@@ -76,9 +76,9 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
         config: has the fields of links, and `profile`, `node`, `servers`, `start`, `stagger`.
         workers: the numbers of workers that will be asked for, ascending.
     """
-    asked = given_fields(config, (*_OF_JOB, "what_if"))
-    asked |= {"workers": tuple(workers), "start": config.start}
-    wanted = validated(ThroughputConfig, asked, "profile")
+    fields = given_fields(config, (*_OF_JOB, "what_if"))
+    fields |= {"workers": tuple(workers), "start": config.start}
+    wanted = validated(ThroughputConfig, fields, "profile")
     profile, settings = wanted.job_profile, wanted.settings
     tensors, of = tensors_of(profile)
     pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]

@@ -159,9 +159,9 @@ def _curvature(
         *_, design = min(reached)
         rule = design.algorithm.rule(design.workers)
         assert rule is not None
-        asked = train_config(config, design, config.updates)
+        training = train_config(config, design, config.updates)
         blocks = job.schedule(design.workers, rule, seed)
-        places.append(train_on_schedule(asked, blocks, job.tensors, seed).parameters)
+        places.append(train_on_schedule(training, blocks, job.tensors, seed).parameters)
     return max(
         abs(largest_curvature(model, layout, place, data.train_x, data.train_y, seed))
         for place in places

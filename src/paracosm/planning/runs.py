@@ -193,14 +193,14 @@ def run_design(
     config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
 ) -> Outcome:
     """Train a design over its schedule, until the target or the end of the request."""
-    asked = train_config(config, request.design, request.updates)
+    training = train_config(config, request.design, request.updates)
     metrics = Metrics()
     blocks = shared.until(request.horizon)
     failures = _failures(config, job, request)
     record = None if failures is None else FailureRecord(failures, request.design.workers)
     if record is not None:
         blocks = record.watch(blocks)
-    summary = train_on_schedule(asked, blocks, job.tensors, request.seed, metrics).summary
+    summary = train_on_schedule(training, blocks, job.tensors, request.seed, metrics).summary
     effective = None if record is None else record.summary(summary.virtual_time).effective
     return _outcome(config, request, summary, metrics, effective)
 
@@ -209,9 +209,9 @@ def run_coupled(config: PlanConfig, job: ProfiledJob, request: Request) -> Outco
     """Train a design whose algorithm depends on values: on the engine, without a horizon."""
     metrics = Metrics()
     learning = learning_of(config, request.design)
-    asked = coupled_config(config, job, learning, request.design.workers)
-    asked = asked.model_copy(update={"updates": request.updates})
-    return _outcome(config, request, train(asked, request.seed, metrics).summary, metrics, None)
+    training = coupled_config(config, job, learning, request.design.workers)
+    training = training.model_copy(update={"updates": request.updates})
+    return _outcome(config, request, train(training, request.seed, metrics).summary, metrics, None)
 
 
 def _outcome(
@@ -273,8 +273,8 @@ def _divergence(value: object) -> str | None:
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
     """Return the configuration of a run of a design over a given schedule, which may end sooner."""
     fields = {**learning_of(config, design), "workers": design.workers}
-    asked = validated(TrainConfig, fields, f"plan: {design}")
-    return asked.model_copy(update={"updates": updates})
+    training = validated(TrainConfig, fields, f"plan: {design}")
+    return training.model_copy(update={"updates": updates})
 
 
 def learning_of(config: PlanConfig, design: Design) -> dict[str, Any]:

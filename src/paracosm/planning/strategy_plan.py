@@ -126,17 +126,17 @@ class StrategyPlanConfig(FailureFields):
     @cached_property
     def on_workers(self) -> PredictConfig:
         """The requested prediction for the most workers."""
-        asked = {
+        fields = {
             name: value
             for name in ("hardware", "shape", "stack", "measured")
             if (value := getattr(self, name)) is not None
         }
-        asked |= {
+        fields |= {
             "model": f"{SIZES}{self.model.removeprefix(SIZES)}",
             "strategy": "auto",
             "workers": (self.numbers[-1],),
         }
-        config = validated(PredictConfig, asked, "plan")
+        config = validated(PredictConfig, fields, "plan")
         if config.catalogued is None:
             raise InputError(
                 f"hardware: {config.db} in this folder has timings of {self.hardware}, and a plan "
@@ -221,7 +221,7 @@ def _summary(
     first = [place for place, design in enumerate(designs) if design.place == 1]
     quickest = min(first, key=lambda place: designs[place].time)
     cheapest = min(first, key=lambda place: (designs[place].cost, designs[place].time))
-    asked = config.on_workers
+    prediction = config.on_workers
     hardware, step = config.catalogued, step_of(transformer_graph(model, 1))
     return StrategyPlanSummary(
         status=status,
@@ -230,7 +230,7 @@ def _summary(
         optimizer=step["optimizer"],
         parameters=model.parameters,
         hardware=hardware.device.title,
-        stack=asked.software_name,
+        stack=prediction.software_name,
         tokens=config.tokens,
         batch_tokens=config.batch_tokens or 0.0,
         sequence=model.sequence,
@@ -244,15 +244,15 @@ def _summary(
         predicted=sum(search.predicted for search in searches.values()),
         too_large=sum(search.too_large for search in searches.values()),
         complete=all(search.complete for search in searches.values()),
-        cluster=describe_cluster(asked.resolve_cluster(max(searches))),
-        nearest=measured_like(asked, designs[quickest].workers),
+        cluster=describe_cluster(prediction.resolve_cluster(max(searches))),
+        nearest=measured_like(prediction, designs[quickest].workers),
         durations={
             "durations of ops": "datasheet, times what ops of each class were measured to reach",
-            "software": software_source(asked, by_default=config.stack is None),
+            "software": software_source(prediction, by_default=config.stack is None),
             "peaks and memory": hardware.device.source,
             **({} if hardware.node is None else {"node": hardware.node.source}),
             "launching an op": f"assumed: {format_duration(LAUNCH)}",
-            "computing beside collectives": find_interference(asked, None, 1)[1],
+            "computing beside collectives": find_interference(prediction, None, 1)[1],
         },
     )
 

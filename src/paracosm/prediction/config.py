@@ -473,10 +473,10 @@ class PredictConfig(PredictionFields):
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions
 
-        asked = {name: getattr(self, name) for name in ("model", *sorted(CAPTURE))}
+        fields = {name: getattr(self, name) for name in ("model", *sorted(CAPTURE))}
         if tensor > 1:
-            asked |= {"parallel": "tensor", "ranks": tensor}
-        return CaptureOptions(**asked, device=device)
+            fields |= {"parallel": "tensor", "ranks": tensor}
+        return CaptureOptions(**fields, device=device)
 
     @cached_property
     def unchanged(self) -> Self:

@@ -239,15 +239,15 @@ def read_measured(text: str) -> tuple[dict[str, Any], float]:
     model, *parts = (part.strip() for part in re.split(r",(?![^(]*\))", said))
     if not colon or not model:
         raise InputError(form)
-    asked: dict[str, Any] = {"model": model}
+    fields: dict[str, Any] = {"model": model}
     for part in parts:
         name, _, value = part.partition(" ")
         if not value:
             raise InputError(form)
         if name not in CAPTURE:
             raise InputError(f"measured: {unknown('option', name, sorted(CAPTURE))}")
-        asked[name] = value.strip()
-    return asked, read_duration(time.strip())
+        fields[name] = value.strip()
+    return fields, read_duration(time.strip())
 
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:

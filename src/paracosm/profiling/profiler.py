@@ -409,11 +409,11 @@ def profile_into(
     """
     if environment.allocator != PINNED or own_allocator() == PINNED:
         return _profile_here(path, ops, settings, progress)
-    asked = pickle.dumps((path, tuple(ops), settings))
+    request = pickle.dumps((path, tuple(ops), settings))
     environ = pinned_environ({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import _main; _main()"],
-        input=asked,
+        input=request,
         stdout=subprocess.PIPE,
         env=environ,
         check=False,

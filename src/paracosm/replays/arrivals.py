@@ -81,10 +81,10 @@ def arrivals_of(traced: TracedJob, arrive: Sequence[Floats]) -> Arrivals:
         for at, (name, passed) in enumerate(zip(names, iteration, strict=True)):
             place[passed] = place.get(passed, 0) + 1
             if passed >= traced.warm or not traced.steps:
-                what = (name, role, ranks, place[passed])
+                call = (name, role, ranks, place[passed])
                 columns.append(
                     (
-                        codes.setdefault(what, len(codes)),
+                        codes.setdefault(call, len(codes)),
                         traced.steps[passed] if passed >= 0 else NO_STEP,
                         ranks[latest[at]],
                         float(waited[at]),

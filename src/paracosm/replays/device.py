@@ -164,15 +164,15 @@ class Synchronisations:
         """
         trace = self._trace
         match = _CALL.match(trace.text(row))
-        what = match[1] if match else ""
+        subject = match[1] if match else ""
         seen = self._seen.get(int(trace.correlation[row]))
         begin = float(trace.begin[row])
         before, wanted = begin, ""
-        if seen is not None and what == "Stream":
+        if seen is not None and subject == "Stream":
             wanted = seen.stream
-        elif seen is not None and what == "Event":
+        elif seen is not None and subject == "Event":
             wanted, before = seen.on, self._called.get(seen.recorded, begin)
-        whole = what in ("Device", "Ctx")
+        whole = subject in ("Device", "Ctx")
         segments = []
         for stream, members in self._order.items():
             at = int(np.searchsorted(self._launched[stream], before, side="left")) - 1
@@ -183,7 +183,7 @@ class Synchronisations:
                     segment = self._ended(members[: at + 1], end)
                 if segment.end <= end:
                     segments.append(segment)
-        if what == "Event" and not wanted:
+        if subject == "Event" and not wanted:
             segments = [segment for segment in segments if segment.end > begin]
         if whole:
             return segments

@@ -180,8 +180,8 @@ def batches_of(
     said: set[int] = set()
     for batch_of in different:
         if batch_of.who != who:
-            what = "are workers" if who == "worker" else "share the workers"
-            raise InputError(f'batch_of "{batch_of}": clients {what} here: write {who} 3: 64')
+            relation = "are workers" if who == "worker" else "share the workers"
+            raise InputError(f'batch_of "{batch_of}": clients {relation} here: write {who} 3: 64')
         if batch_of.last >= count:
             raise InputError(
                 f'batch_of "{batch_of}": there are {who}s 0 to {count - 1:,}, not {batch_of.last:,}'

@@ -83,9 +83,9 @@ class Divergence:
     loss: float
 
     def __str__(self) -> str:
-        what = "is not finite" if not math.isfinite(self.loss) else f"rose to {self.loss:.3g}"
+        change = "is not finite" if not math.isfinite(self.loss) else f"rose to {self.loss:.3g}"
         return (
-            f"the loss {what} at update {self.update}, by a gradient of {self.worker} "
+            f"the loss {change} at update {self.update}, by a gradient of {self.worker} "
             f"that was {self.staleness:.4g} updates old"
         )
 

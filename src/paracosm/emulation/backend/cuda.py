@@ -102,8 +102,8 @@ class CudaStreams:
         with self._lock, torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
             lane = self._next_lane(pool, count)
-            asked = current.record_event(_event())
-            lane.stream.wait_event(asked)
+            entry = current.record_event(_event())
+            lane.stream.wait_event(entry)
             begun = lane.stream.record_event(_event())
             over, spin, transfer = self._pass_time(lane, begun, late + cost.fixed, cost)
             with torch.cuda.stream(lane.stream), torch.inference_mode():
@@ -116,7 +116,7 @@ class CudaStreams:
                 future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
                 future.set_result(list(outputs))  # done when the events that it records here are
             if not torch.cuda.is_current_stream_capturing():  # events of graphs cannot be queried
-                self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
+                self._pending.append(_Pending(entry, begun, done, spin, partial(tell, lane.number)))
         return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:

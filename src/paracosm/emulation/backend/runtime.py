@@ -285,10 +285,10 @@ class Runtime(GroupRuntime):
 
         work = MeasuredWork(replace(self.waiting, on_wait=waited), outputs, peer, self._waits.now)
         _fill_now(fill, outputs)
-        what = (self.setting.rank, member.name, number, kind, size, other)
+        identity = (self.setting.rank, member.name, number, kind, size, other)
         times = (asked, asked, asked, self._waits.now())
         workers = _comm_workers(member.asked, where)
-        self.recorder.append(Collective(*what, *times, -workers, site))
+        self.recorder.append(Collective(*identity, *times, -workers, site))
         return work
 
     def record_ended(self, now: float) -> None:

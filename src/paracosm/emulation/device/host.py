@@ -59,9 +59,9 @@ class HostMemory:
         free = free_memory()
         if free is not None and size > free - _KEPT_FREE:
             line = line_of_script()
-            asked = f", for {line}" if line and line != call_site() else ""
+            place = f", for {line}" if line and line != call_site() else ""
             raise self._refuse(
-                f"a tensor of {format_size(size)} on the host{asked}, after "
+                f"a tensor of {format_size(size)} on the host{place}, after "
                 f"{format_size(self._made)} in large tensors, where {format_size(max(free, 0))} of "
                 "memory is left,"
             )

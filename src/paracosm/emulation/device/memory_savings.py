@@ -130,8 +130,8 @@ def _recomputed(recording: Recording, seconds: Floats, seconds_of: SecondsOf) ->
     rows = slice(first_of_last_iteration(recording), len(recording))
     longer = _time(recording, seconds, seconds_of, rows, repeated & is_forward)
     longer -= _time(recording, seconds, seconds_of, rows, (recording.again == 1) & (of_row >= 0))
-    what = _in_words(names)
-    return f"full activation checkpointing of {what}", changed, max(longer, 0.0)
+    modules = _in_words(names)
+    return f"full activation checkpointing of {modules}", changed, max(longer, 0.0)
 
 
 def _blocks(modules: Sequence[str]) -> tuple[list[str], Ints]:

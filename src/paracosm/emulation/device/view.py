@@ -82,8 +82,8 @@ def rate_text(summary: Mapping[str, Any]) -> str | None:
     if (batch := summary.get("batch")) is None or not summary["throughput"]:
         return None
     rate = summary["throughput"] / summary["world_size"]
-    each = " a GPU" if summary["world_size"] > 1 else ""
-    return f"{f'{rate:,.0f}' if rate >= 99.5 else f'{rate:.3g}'} {batch['unit']}/s{each}"
+    suffix = " a GPU" if summary["world_size"] > 1 else ""
+    return f"{f'{rate:,.0f}' if rate >= 99.5 else f'{rate:.3g}'} {batch['unit']}/s{suffix}"
 
 
 def price_text(summary: Mapping[str, Any]) -> str | None:

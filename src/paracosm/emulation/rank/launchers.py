@@ -152,9 +152,9 @@ def redirect_rendezvous(setting: Setting) -> None:
     meet = distributed.rendezvous
 
     def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Any:
-        asked = identity(url, rank, world_size)
-        check_identity(setting, *asked)
-        return meet(address, *asked, **options)
+        rank_and_world = identity(url, rank, world_size)
+        check_identity(setting, *rank_and_world)
+        return meet(address, *rank_and_world, **options)
 
     distributed.rendezvous = rendezvous
 

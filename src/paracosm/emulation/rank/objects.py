@@ -34,8 +34,8 @@ def replace_object_collectives(
 
     def root_of(src: int | None, group: Any, group_src: int | None) -> int:
         members = dist.get_process_group_ranks(group or dist.group.WORLD)
-        asked = members[group_src] if group_src is not None else src
-        root = members[0] if asked is None else asked
+        wanted = members[group_src] if group_src is not None else src
+        root = members[0] if wanted is None else wanted
         return root if root in real else min(set(members) & set(real))
 
     def broadcast_object_list(

@@ -36,8 +36,8 @@ def watch_steps(rank: int, now: Callable[[], float], note: Callable[[PipelineSte
                 places = stage.stage_index_to_group_rank
                 ranks = tuple(group[places[index]] for index in range(stage.num_stages))
                 times = (sum(seconds) / (len(seconds) or 1) for seconds in took.values())
-                what = ranks, schedule._n_microbatches, _SCHEDULES[name]
-                note(PipelineStep(rank, now(), *what, *times))
+                schedule_kind = ranks, schedule._n_microbatches, _SCHEDULES[name]
+                note(PipelineStep(rank, now(), *schedule_kind, *times))
             for seconds in took.values():
                 seconds.clear()
 

@@ -108,9 +108,9 @@ class _Loop:
         self._at = now
 
     def refuse(self, name: str, arguments: Any, where: str) -> None:
-        asked = ", ".join(map(repr, arguments))
+        listed = ", ".join(map(repr, arguments))
         text = (
-            f"store.{name}({asked}) at {where} has had the same answer for {PATIENCE.seconds} s: "
+            f"store.{name}({listed}) at {where} has had the same answer for {PATIENCE.seconds} s: "
             "no other rank changes it, since emulated ranks run no script"
         )
         if self._is_refused:  # the loop catches errors

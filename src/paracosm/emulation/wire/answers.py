@@ -299,5 +299,5 @@ class AnsweredPorts:
         if cost.link not in self._ports:
             self._ports[cost.link] = self._c.answer_port(self._sharing if cost.link else 0)
         number = self._pools.setdefault(pool, len(self._pools))
-        what = Flow(fixed=cost.fixed, left=cost.busy, after=cost.after, pool=number)
-        return self._ports[cost.link], what
+        flow = Flow(fixed=cost.fixed, left=cost.busy, after=cost.after, pool=number)
+        return self._ports[cost.link], flow

@@ -480,10 +480,10 @@ class Emulator:
             return
         for real, side in operation.reals.items():
             peer = state.members[side.peer] if side.peer >= 0 else -1
-            what = side.number, operation.kind, operation.size(real), peer
+            identity = side.number, operation.kind, operation.size(real), peer
             entered, done = max(side.asked, operation.entries.last), max(side.last, side.asked)
             times = side.asked, entered, side.asked, done
-            self._record(Collective(state.members[real], state.group.name, *what, *times))
+            self._record(Collective(state.members[real], state.group.name, *identity, *times))
         self._sources.finished(operation)
         self._ended()
 

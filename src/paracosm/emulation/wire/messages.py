@@ -151,10 +151,10 @@ class Messages:
         pair = connection.pair
         data = None if notice is None else self._likely(notice, pair.emulated, length)
         if data is None:
-            what = "data" if notice is None else notice.dtype.removeprefix("torch.")
+            dtype = "data" if notice is None else notice.dtype.removeprefix("torch.")
             self._fail(
                 f"recv: what emulated rank {pair.emulated} of the group {pair.group.name} would "
-                f"send ({length:,} bytes of {what}) is unknown: make it real as well (--rank)"
+                f"send ({length:,} bytes of {dtype}) is unknown: make it real as well (--rank)"
             )
             return
         send(connection, slot, length, Source(data))

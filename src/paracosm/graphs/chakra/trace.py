@@ -332,8 +332,8 @@ def read_protobuf(data: bytes, where: str) -> Trace:
             nodes.append(_read_node(node))
     except (DecodeError, ValueError, OverflowError, IndexError):
         cut_off = f"after {len(nodes)} nodes the file is cut off or damaged"
-        what = cut_off if nodes else "no Chakra trace (.et, schema 0.0.4)"
-        raise InputError(f"{where}: {what}") from None
+        problem = cut_off if nodes else "no Chakra trace (.et, schema 0.0.4)"
+        raise InputError(f"{where}: {problem}") from None
     if metadata is None:
         raise InputError(f"{where}: the file is empty")
     return Trace(metadata.version, _read_attributes(metadata.attr), nodes)

@@ -82,8 +82,10 @@ class Share:
                 "strategy: states=bfloat16: recipe megatron keeps float32; recipe compiled has both"
             )
         if model.recipe == "megatron" and (split.context > 1 or split.float8):
-            what = "context ranks need" if split.context > 1 else "float8 needs"
-            raise InputError(f"transformer: {what} flash attention: recipe compiled, not megatron")
+            feature = "context ranks need" if split.context > 1 else "float8 needs"
+            raise InputError(
+                f"transformer: {feature} flash attention: recipe compiled, not megatron"
+            )
         if split.context > 1 and not model.causal:
             raise InputError(
                 f"strategy: cp={split.context} divides sequences of a decoder, under its mask: an "

@@ -432,9 +432,9 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
             return True
         raise InputError(f'"{path}" is an SQLite database, but no profile database of Paracosm')
     if version != VERSION:
-        what = "update Paracosm" if version > VERSION else "time the ops again, into another file"
+        remedy = "update Paracosm" if version > VERSION else "time the ops again, into another file"
         raise InputError(
-            f'"{path}" has schema version {version}, and this Paracosm supports {VERSION}: {what}'
+            f'"{path}" has schema version {version}, and this Paracosm supports {VERSION}: {remedy}'
         )
     parts = _parts(connection)
     for name, text in _own_parts().items():

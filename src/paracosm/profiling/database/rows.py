@@ -191,8 +191,8 @@ def select(
     ).fetchall()
     _refuse_damage(kind, rows)
     if not wanted:
-        what = kind.columns.index("count")  # what comes before says what was measured
-        rows.sort(key=lambda row: (row[:what], row[-2:]))
+        count = kind.columns.index("count")  # what comes before says what was measured
+        rows.sort(key=lambda row: (row[:count], row[-2:]))
     return [kind.build(row) for row in rows]
 
 
@@ -227,19 +227,19 @@ def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    what = row.get("name") or row.get("kind") or row.get("model")
+    subject = row.get("name") or row.get("kind") or row.get("model")
     for column, (possible, words) in _POSSIBLE.items():
         if not possible(row.get(column, 0)):
-            raise InputError(f"timing of {what}: {column} is {row[column]}, not {words}")
+            raise InputError(f"timing of {subject}: {column} is {row[column]}, not {words}")
     for low, high in _ORDERED:
         if _exceeds(row[low], row[high]):
-            raise InputError(f"timing of {what}: {low} is {row[low]}, above {high}, {row[high]}")
+            raise InputError(f"timing of {subject}: {low} is {row[low]}, above {high}, {row[high]}")
     if row["count"] < 1:
-        raise InputError(f"timing of {what}: {row['count']} samples, where one is needed")
+        raise InputError(f"timing of {subject}: {row['count']} samples, where one is needed")
     if row.get("cache", CACHES[0]) not in CACHES:
-        raise InputError(f"timing of {what}: cache {row['cache']}, not {' or '.join(CACHES)}")
+        raise InputError(f"timing of {subject}: cache {row['cache']}, not {' or '.join(CACHES)}")
     if not row["key"]:
-        raise InputError(f"timing of {what}: its key is missing")
+        raise InputError(f"timing of {subject}: its key is missing")
     return row
 
 

@@ -98,9 +98,9 @@ def measure_links(
         InputError: unknown kinds, sizes too small for a scenario or too large for the memory.
     """
     settings = settings or LinkSettings()
-    asked = scenarios(settings.kinds, settings.ranks)
-    done = Links(left_out=_unavailable(asked))
-    here = [scenario for scenario in asked if str(scenario) not in done.left_out]
+    requested = scenarios(settings.kinds, settings.ranks)
+    done = Links(left_out=_unavailable(requested))
+    here = [scenario for scenario in requested if str(scenario) not in done.left_out]
     _check_sizes(here, settings.sizes)
     environments = {
         device: environment_here(device) for device in {scenario.device for scenario in here}

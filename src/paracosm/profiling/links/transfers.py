@@ -240,10 +240,10 @@ def main() -> None:
         answer(ready=True)
         for line in sys.stdin:
             order = json.loads(line)
-            asked = Scenario(**order["scenario"]), int(order["size"])
-            if asked != known:
+            request = Scenario(**order["scenario"]), int(order["size"])
+            if request != known:
                 last: Transfer | None = None  # whose memory is free now
-                known, last = asked, transfer(*asked, member)
+                known, last = request, transfer(*request, member)
             assert last is not None
             answer(seconds=[_row(last, order["times"], member) for _ in range(order["rows"])])
     except Exception as error:

@@ -40,14 +40,14 @@ def collective(name: str, arguments: dict[str, Any]) -> Collective:
     dtype = str(arguments.get("dtype", ""))
     if elements < 0 and (shapes := arguments.get("Input Dims")) and isinstance(shapes[0], list):
         elements, dtype = _elements(shapes[0]), str((arguments.get("Input type") or [""])[0])
-    each = bytes_of(dtype)
+    element_bytes = bytes_of(dtype)
     group_size = number_of(arguments.get("Group size"), 0)
     if group_size > MOST_RANKS:
         raise ValueError
     ends = _ENDS.match(name)
     return Collective(
         kind=collective_of(kind) or collective_of(name) or kind.strip("_"),
-        size=elements * each if elements > 0 and each > 0 else -1,
+        size=elements * element_bytes if elements > 0 and element_bytes > 0 else -1,
         group=str(arguments.get("Process Group Name", arguments.get("Process Group ID", ""))),
         group_size=group_size,
         ranks=_ranks(arguments, group_size),

@@ -108,20 +108,20 @@ def _calls(trace: KinetoTrace, kinds: Mapping[int, str], on_thread: set[int]) ->
         kind = kind if kind in kinds.values() else ""
         waiting[trace.lanes[int(trace.lane[row])].owner, kind].append(row)
     by_thread = {number: called[trace.lane[called] == number] for number in range(len(trace.lanes))}
-    found: dict[int, int] = {}
+    op_of_span: dict[int, int] = {}
     for row, kind in kinds.items():
         thread, begin = int(trace.lane[row]), trace.begin[row]
         if row not in on_thread:
             own = by_thread[thread]
             at = int(np.searchsorted(trace.begin[own], begin, side="right")) - 1
             if at >= 0 and trace.end[own[at]] >= begin:
-                found[row] = int(own[at])
+                op_of_span[row] = int(own[at])
             continue
         for queue in (waiting[trace.lanes[thread].owner, each] for each in (kind, "")):
             if queue and trace.begin[queue[0]] <= begin:
-                found[row] = queue.popleft()
+                op_of_span[row] = queue.popleft()
                 break
-    return found
+    return op_of_span
 
 
 def _ops_within(trace: KinetoTrace, spans: Iterable[int]) -> Ints:

@@ -384,12 +384,12 @@ class KinetoFile:
         if asynchronous := sum(self._phases.get(phase, 0) for phase in ("b", "n", "e")):
             yield f"{counted(asynchronous, 'event')} left out that are asynchronous (ph b, n, e)"
         for (word, on_device), count in sorted(self._unknown.items()):
-            what = (
+            spans = (
                 f'{counted(count, "span")} of the category "{word}"'
                 if word
                 else (f"{counted(count, 'span')} without a category")
             )
-            yield f"{what} taken for work of {'the device' if on_device else 'the host'}"
+            yield f"{spans} taken for work of {'the device' if on_device else 'the host'}"
         if self._unfinished:
             yield f"{counted(self._unfinished, 'span')} of the host without a duration taken for 0"
         if self._uncorrelated:
@@ -516,12 +516,12 @@ class KinetoFile:
         # Beside a device, a range of the host's may be open while something else is launched.
         passed_over = np.isin(rows["name"][order], on_host) & has_device
         for row in np.flatnonzero((detail >= 0) & ~passed_over).tolist():
-            what = texts[detail[row]]
-            if isinstance(what, Collective):
-                silent = not (what.ranks or what.group or what.group_size)
-                collectives[row] = replace(what, ranks=self._only_group) if silent else what
+            call = texts[detail[row]]
+            if isinstance(call, Collective):
+                silent = not (call.ranks or call.group or call.group_size)
+                collectives[row] = replace(call, ranks=self._only_group) if silent else call
             else:
-                waits[row] = replace(what, recorded=int(record[row]))
+                waits[row] = replace(call, recorded=int(record[row]))
         return KinetoTrace(
             path=self.path,
             rank=self.rank,

@@ -169,9 +169,9 @@ class Scanner:
         try:
             raw = self._file.read(max(CHUNK, held))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            what = "cut off" if isinstance(error, EOFError) else "damaged"
+            state = "cut off" if isinstance(error, EOFError) else "damaged"
             raise InputError(
-                f"{self.path}: {what} after byte {self._passed:,} (unpacked): the gzip file does "
+                f"{self.path}: {state} after byte {self._passed:,} (unpacked): the gzip file does "
                 "not unpack to its end"
             ) from None
         except OSError as error:

@@ -197,9 +197,9 @@ def named_algorithm(reference: str) -> type[Algorithm]:
         or not issubclass(function, Algorithm)
         or function is Algorithm
     ):
-        what = "a class" if isinstance(function, type) else "a function"
+        category = "a class" if isinstance(function, type) else "a function"
         raise InputError(
-            f'algorithm "{reference}": {function.__name__} is {what}, not a subclass of '
+            f'algorithm "{reference}": {function.__name__} is {category}, not a subclass of '
             "paracosm.training.Algorithm"
         )
     return function

@@ -100,13 +100,13 @@ def _read(path: Path, workers: int, both_ways: bool, stamp: Stamp) -> Weights:
     for source, others in (("worker 0", weights), ("its workers", weights.T)):
         cut_off = sorted(set(range(workers)) - _reached(others))
         if cut_off:
-            what = (
+            gap = (
                 f"nothing of {source} reaches worker"
                 if others is weights
                 else ("nothing reaches worker 0 from worker")
             )
             raise InputError(
-                f"{path}: the graph is not connected: {what} {cut_off[0]}"
+                f"{path}: the graph is not connected: {gap} {cut_off[0]}"
                 + (f" and {len(cut_off) - 1} more" if len(cut_off) > 1 else "")
             )
     return weights

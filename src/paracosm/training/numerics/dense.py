@@ -130,8 +130,8 @@ class Dense:
         return loss
 
     def most_together(self, batch: int) -> int:
-        each = 2 * 4 * (self._layout.size + batch * self._widths)
-        return max(8, _CACHE // each) if self.pays_together(batch) else 1
+        request_bytes = 2 * 4 * (self._layout.size + batch * self._widths)
+        return max(8, _CACHE // request_bytes) if self.pays_together(batch) else 1
 
     def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None

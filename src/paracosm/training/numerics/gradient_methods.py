@@ -259,8 +259,8 @@ class Vectorised:
 
     def most_together(self, batch: int) -> int:
         # Alive at once: parameters, gradients stacked and by request; activations and theirs.
-        each = 3 * 4 * self._layout.size + 2 * batch * self._activation_bytes
-        return max(1, _VMAP_MEMORY // each)
+        request_bytes = 3 * 4 * self._layout.size + 2 * batch * self._activation_bytes
+        return max(1, _VMAP_MEMORY // request_bytes)
 
     def _chunks(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Divide requests into runs of one batch size, each small enough for the memory."""
@@ -408,7 +408,9 @@ def _check_outputs(model: Model, outputs: Tensor, targets: Tensor) -> None:
 
 def _check_loss(loss: object) -> None:
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise InputError(f"the model's loss must be a scalar tensor, not {what}")
+        description = (
+            f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        )
+        raise InputError(f"the model's loss must be a scalar tensor, not {description}")
     if not loss.requires_grad:
         raise InputError("the model's loss does not depend on its parameters")

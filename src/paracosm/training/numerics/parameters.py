@@ -46,8 +46,8 @@ class ParameterLayout:
             if tensor.dtype != torch.float32:
                 raise InputError(f'the model\'s parameter "{name}" is {tensor.dtype}, not float32')
             if tensor.is_meta or tensor.layout != torch.strided:
-                what = "on the meta device" if tensor.is_meta else tensor.layout
-                raise InputError(f'the model\'s parameter "{name}" is {what}: make it dense')
+                storage = "on the meta device" if tensor.is_meta else tensor.layout
+                raise InputError(f'the model\'s parameter "{name}" is {storage}: make it dense')
         if servers > len(tensors):
             raise InputError(
                 f"{servers} servers for a model of {len(tensors)} tensors: "

@@ -65,8 +65,8 @@ def prepare_numerics(
     more than they gain by more.
     """
     if backend.is_remote and (config.timing_only or config.compute == MEASURED):
-        what = "computed" if config.timing_only else "timed on another machine"
-        raise InputError(f"--backend: no gradients are {what} in this run: leave it out")
+        where = "computed" if config.timing_only else "timed on another machine"
+        raise InputError(f"--backend: no gradients are {where} in this run: leave it out")
     parts = servers * config.algorithm.fragments
     batches = config.batches(clients) if config.batch_of else None
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)

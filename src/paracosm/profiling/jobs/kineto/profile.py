@@ -69,13 +69,13 @@ def job_profile_of_trace(
     steps = worker_steps(trace)
     whole, faults = whole_steps(trace)
     numbers = {step.number for step in whole}
-    found: list[_Step] = []
+    read: list[_Step] = []
     for step in steps.steps:
         if numbers and step.number not in numbers:
             continue
         gradients = gradients_of(trace, step, steps.threads)
-        found.append(_Step(step, gradients, placement_of(step, gradients)))
-    usual, kept, dropped = _alike(found, path)
+        read.append(_Step(step, gradients, placement_of(step, gradients)))
+    usual, kept, dropped = _alike(read, path)
     if any(gradient.size < 0 for gradient in usual.gradients) and not parameters:
         raise InputError(
             f"{path}: how large the parameters are is not recorded: record the trace with "
@@ -305,10 +305,10 @@ def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats,
         later = max(0.0, float(free.max()) - begins[plan.resumes])
         begins[plan.resumes :] += later
         ends[plan.resumes :] += later
-    asked = np.zeros(len(update))
+    requested = np.zeros(len(update))
     return (
-        np.concatenate([asked, begins, ready, begun]),
-        np.concatenate([asked, ends, ready, begun + update]),
+        np.concatenate([requested, begins, ready, begun]),
+        np.concatenate([requested, ends, ready, begun + update]),
         float(max(ends[-1], free.max())),
     )
 

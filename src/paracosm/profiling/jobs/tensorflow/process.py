@@ -60,14 +60,14 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        asked = config.RunOptions()
+        run_options = config.RunOptions()
         if options is not None:
-            asked.CopyFrom(options)
-        asked.trace_level = config.RunOptions.FULL_TRACE
-        asked.output_partition_graphs |= trained < warmup + _GRAPHS
+            run_options.CopyFrom(options)
+        run_options.trace_level = config.RunOptions.FULL_TRACE
+        run_options.output_partition_graphs |= trained < warmup + _GRAPHS
         metadata = config.RunMetadata()
         begin = time.time_ns()
-        result = original(self, fetches, feed_dict, asked, metadata)
+        result = original(self, fetches, feed_dict, run_options, metadata)
         end = time.time_ns()
         if run_metadata is not None:
             run_metadata.CopyFrom(metadata)
