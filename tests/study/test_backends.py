@@ -16,11 +16,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Timer
 
+import joblib
 import pytest
 import yaml
 
 from paracosm import backends
-from paracosm.backends import HERE, Backend
+from paracosm.backends import HERE, Backend, on_all_cores
 from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.parcels import Parcel, parcel_of
@@ -243,6 +244,16 @@ def test_the_first_signal_ends_a_sweep_on_processes(
     assert process.returncode == 128 + number
     assert said.startswith("paracosm: interrupted")
     assert said.count("\n") == 1
+
+
+def cores_within(most: int) -> int:
+    return on_all_cores(most).jobs
+
+
+def test_calls_have_no_cores_for_calls_of_their_own() -> None:
+    assert list(Backend(jobs=2).each(cores_within, [(8,)] * 2)) == [1, 1]
+    assert cores_within(8) == min(joblib.cpu_count(), 8)
+    assert cores_within(1) == 1
 
 
 def test_an_interrupt_reaches_only_the_processes_that_work() -> None:
