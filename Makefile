@@ -66,6 +66,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/replay_events.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/strategy_search.py
+	$(BIN)/python benchmarks/ranks.py
 	$(BIN)/python benchmarks/commands.py
 	$(BIN)/python benchmarks/emulation.py
 	$(BIN)/python benchmarks/accuracy/iterations.py
