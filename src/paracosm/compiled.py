@@ -72,7 +72,7 @@ def _remember_signatures() -> None:
     It tries all that might fit at each call and operator of each function: an eighth of a
     compilation. Equal functions with equal candidates are one object.
     """
-    functions: Any = types.BaseFunction
+    functions: Any = types.functions.BaseFunction
     resolve = functions.get_call_type
 
     def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:

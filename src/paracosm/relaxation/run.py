@@ -259,7 +259,7 @@ def _run(
 
     def compiling() -> None:
         if announce is not None:
-            announce("compiling the simulator, once on this machine: some 20 seconds")
+            announce("compiling the simulator, once on this machine: some ten seconds")
 
     with compiling_announced(compiling):
         result = solve(spec, observed)

@@ -60,7 +60,7 @@ def transformer_graph(
     return _graph(share, stages if gathers else 1, train)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)  # as many as one search needs, for those on other hardware after it
 def _graph(share: Share, stages: int, train: bool) -> Graph:
     model, split = share.model, share.split
     rows = list(_rows(share, stages))
