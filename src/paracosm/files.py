@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from paracosm.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow
+    pass
 
 
 def check_name(path: str | Path) -> None:
@@ -135,64 +135,6 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
 
 
 _PIECE = 1 << 20
-
-
-def read_parquet(
-    path: str | Path,
-    what: str,
-    schema: pyarrow.Schema | None = None,
-    only: tuple[str, str] | None = None,
-) -> pyarrow.Table:
-    """Return the table in a Parquet file, the seal of which is checked if it has one.
-
-    Args:
-        path: the file.
-        what: messages call it: "job profile".
-        schema: the columns that are wanted (all), and their types.
-        only: a column and the text that it has in the rows which are wanted (all).
-
-    Raises:
-        InputError: as `open_file`; it is no Parquet file, or a damaged one, or lacks a column.
-    """
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        check_seal(path)
-        # `read_table` imports pandas where it is installed.
-        with parquet.ParquetFile(Path(path).absolute()) as file:
-            table = file.read() if only is None else _rows_of(file, *only)
-        table.validate(full=True)
-        for name in schema.names if schema is not None else ():
-            if name not in table.column_names:
-                raise InputError(f'{path}: no {what}: it has no column "{name}"')
-        if schema is not None:
-            metadata = table.schema.metadata
-            table = table.select(schema.names).cast(schema).replace_schema_metadata(metadata)
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: no {what}, or a damaged one: {reason}") from None
-    return table
-
-
-def _rows_of(file: Any, name: str, text: str) -> pyarrow.Table:
-    """Return the rows with a text in a column, with those of one row group at a time in memory."""
-    import pyarrow
-
-    from paracosm.columns import rows_with  # which loads NumPy
-
-    groups = [
-        rows_with(file.read_row_group(number), name, text) for number in range(file.num_row_groups)
-    ]
-    return pyarrow.concat_tables(groups) if groups else cast("pyarrow.Table", file.read())
-
-
-def check_columns(table: pyarrow.Table, path: str | Path) -> None:
-    """Refuse a table of which two columns have one name: neither can be read by it."""
-    names = table.column_names
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f'{path}: two columns have the name "{twice}"')
 
 
 def check_plain(path: str | Path) -> None:

@@ -190,7 +190,8 @@ def test_reads_and_updates_fit_together(
 
 
 @pytest.mark.parametrize(
-    ("value", "why"), [(2**62, "not in range"), (None, "null values"), (-1, "is negative")]
+    ("value", "why"),
+    [(2**62, "are no int32"), (None, "has empty fields"), (-1, "is negative")],
 )
 def test_a_number_that_does_not_fit_its_column_is_refused(
     value: int | None, why: str, tmp_path: Path

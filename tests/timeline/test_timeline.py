@@ -78,14 +78,14 @@ def test_what_is_not_a_timeline_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         Timeline.load(tmp_path / "nowhere.parquet")
     (tmp_path / "text.parquet").write_text("hello, this is a text")
-    with pytest.raises(InputError, match="no timeline, or a damaged one"):
+    with pytest.raises(InputError, match="no Parquet file, and no timeline"):
         Timeline.load(tmp_path / "text.parquet")
 
     import pyarrow
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"node": ["a"], "name": ["b"]}), tmp_path / "o.parquet")
-    with pytest.raises(InputError, match='no column "resource"'):
+    with pytest.raises(InputError, match='without a column "resource"'):
         Timeline.load(tmp_path / "o.parquet")
 
 

@@ -167,7 +167,7 @@ def test_a_schedule_in_a_file_takes_the_place_of_the_cluster(tmp_path: Path) -> 
     with pytest.raises(InputError, match="step 2,147,483,647 is too large for this schedule"):
         train(ScheduleTrainConfig.model_validate(job))
     path.write_bytes(b"no parquet")
-    with pytest.raises(InputError, match="cannot be read as a schedule"):
+    with pytest.raises(InputError, match="and no schedule: paracosm train --timing-only"):
         train(ScheduleTrainConfig.model_validate(job))
     with pytest.raises(InputError, match="no such file"):
         train(ScheduleTrainConfig.model_validate({**job, "schedule": str(tmp_path / "other")}))

@@ -15,6 +15,8 @@ from paracosm.addresses import host_port, is_local
 from paracosm.cli.display import aligned, counter, paragraph, printer, show_result
 from paracosm.cli.options import Details, ForceFile, Json, Quiet, check_writable, duration, named
 from paracosm.errors import InputError, unknown
+from paracosm.file_kinds import HEAD, kind_by_content
+from paracosm.files import read_bytes
 from paracosm.profiling.nodes.calibration import (
     QUANTITIES,
     BandwidthSettings,
@@ -153,9 +155,16 @@ def _duration(flag: str, text: str | None, usual: str) -> float:
 
 def _estimate(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[str, Any]]:
     from paracosm.prediction.parameter_servers.stream_fit import calibration_of, fit_streams
-    from paracosm.profiling.jobs import load_job_profile
+    from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
 
     fixed = None if bandwidth is None else named("--bandwidth", read_bandwidth, bandwidth)
+    if not is_job_profile(path):
+        kind = kind_by_content(read_bytes(path, HEAD))
+        begin = f"{kind[0]}, and " if kind else ""
+        raise InputError(
+            f"{path}: {begin}neither a job profile (paracosm profile job writes one) nor what "
+            "iperf3 -J has measured"
+        )
     fit = fit_streams(load_job_profile(path), bandwidth=fixed)
     details = {
         "largest": fit.largest,

@@ -25,10 +25,11 @@ from paracosm.arrays import Codes, Floats, Ints, distinct_rows
 from paracosm.columns import label_column, number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import check_columns, check_seal, read_bytes, sealing
+from paracosm.files import check_seal, read_bytes, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.flops import counted_in_half
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
+from paracosm.tables import check_columns
 from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _read(path: Path) -> pa.Table:
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
             table = reader.read_all()
             table.validate(full=True)
-        check_columns(table, path)
+        check_columns(table.column_names, path)
     # pyarrow reads names of columns only when they are asked for.
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(

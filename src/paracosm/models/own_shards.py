@@ -12,7 +12,8 @@ import numpy.typing as npt
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import call_factory, describe_error
-from paracosm.files import check_columns, open_file, read_parquet
+from paracosm.files import open_file
+from paracosm.tables import read_csv, read_parquet
 
 if TYPE_CHECKING:
     from paracosm.models.data_sets import DataSet
@@ -169,18 +170,11 @@ def _of_numpy(path: Path) -> npt.NDArray[Any]:
 
 def _of_table(path: Path) -> npt.NDArray[Any]:
     import pyarrow
-    from pyarrow import csv
 
     if path.suffix.lower() == ".parquet":
         table = read_parquet(path, "table of client ids")
     else:
-        with open_file(path, "file of client ids") as file:
-            try:
-                table = csv.read_csv(file)
-            except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-                reason = describe_error(error)
-                raise InputError(f"{path}: cannot be read as a table: {reason}") from None
-        check_columns(table, path)
+        table = read_csv(path, "table of client ids")
     columns = table.column_names
     if _COLUMN not in columns and len(columns) != 1:
         listed = ", ".join(columns) or "none"

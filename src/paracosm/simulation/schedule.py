@@ -14,8 +14,8 @@ from paracosm.arrays import Ints
 from paracosm.columns import number_column, numbers_in, rows_with, text_column
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.factory import describe_error
-from paracosm.files import read_parquet, sealing
+from paracosm.files import sealing
+from paracosm.tables import columns_of, read_parquet
 
 Rows = npt.NDArray[np.void]
 
@@ -81,11 +81,15 @@ class Schedule:
             pyarrow.parquet.write_table(table.replace_schema_metadata(described), unfinished)
 
 
+_WAY_OUT = "paracosm train --timing-only --no-timeline --out RUN writes RUN/schedule.parquet"
+
+
 def read_schedule(path: Path) -> Schedule:
     """Return a schedule that `Schedule.write` has written; without busy times."""
     import pyarrow
 
-    table = read_parquet(path, "schedule")
+    table = read_parquet(path, "schedule", _WAY_OUT)
+    columns_of(table, pyarrow.schema([("what", pyarrow.string())]), path, "schedule", _WAY_OUT)
     described = table.schema.metadata or {}
     facts = {name: parse_json(fact, str(path)) for name, fact in described.items()}
     found: list[Rows] = []
@@ -94,23 +98,18 @@ def read_schedule(path: Path) -> Schedule:
             pyarrow.field(name, pyarrow.from_numpy_dtype(dtype[name]), nullable=False)
             for name in dtype.names or ()
         ]
-        try:
-            columns = rows_with(table, "what", what)
-            columns = columns.select(dtype.names).cast(pyarrow.schema(kinds))
-        except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f'cannot read the schedule "{path}": {describe_error(error)}'
-            ) from None
+        columns = rows_with(table, "what", what)
+        columns = columns_of(columns, pyarrow.schema(kinds), path, "schedule", _WAY_OUT)
         rows = np.zeros(len(columns), dtype)
         for name in dtype.names or ():
             rows[name] = numbers_in(columns[name])
         if len(rows) and min(rows[name].min() for name in rows.dtype.names or ()) < 0:
-            raise InputError(f'cannot read the schedule "{path}": a number in it is negative')
+            raise InputError(f"{path}: a damaged schedule: a number in it is negative")
         found.append(rows)
     reads, updates, steps, failed = found
     end, dropped, tensors = (facts.get(name) for name in (b"end", b"dropped", b"tensors"))
     if type(end) is not int or type(dropped) is not int or not isinstance(tensors, list):
-        raise InputError(f'cannot read the schedule "{path}": end, dropped or tensors is damaged')
+        raise InputError(f"{path}: a damaged schedule: end, dropped or tensors is damaged")
     return Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failed)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from paracosm.columns import number_column, numbers_in, numpy_type, text_column
 from paracosm.errors import InputError
-from paracosm.files import create_file, open_file, read_parquet
+from paracosm.files import create_file, open_file
+from paracosm.tables import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.columns import label_column, number_column, numbers_in, text_column
 from paracosm.errors import InputError
-from paracosm.files import read_parquet, sealing
+from paracosm.files import sealing
+from paracosm.tables import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow
@@ -215,7 +216,7 @@ class Timeline:
                 a time is not finite, or beyond 10^18 seconds.
         """
         timeline = cls()
-        table = read_parquet(path, "timeline", _schema())
+        table = read_parquet(path, "timeline", schema=_schema())
         for name in ("begin", "flow"):
             if table[name].null_count:
                 raise InputError(f'{path}: a damaged timeline: a row has no "{name}"')

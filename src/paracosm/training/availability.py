@@ -12,10 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.factory import describe_error
-from paracosm.files import check_columns, read_parquet
 from paracosm.quantities import read_duration
 from paracosm.rng import TrainingStream, generator
+from paracosm.tables import read_csv, read_parquet
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import format_duration, parse_duration
 
@@ -341,22 +340,11 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
 
     Cells of a CSV file stay texts.
     """
-    import pyarrow
-    from pyarrow import csv
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    try:
-        if path.suffix.lower() == ".csv":
-            text = dict.fromkeys(("client", *names), pyarrow.string())
-            options = csv.ConvertOptions(column_types=text, strings_can_be_null=True)
-            table = csv.read_csv(path, convert_options=options)
-            check_columns(table, path)
-        else:
-            table = read_parquet(path, "table")
-        columns = table.column_names
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a table: {describe_error(error)}") from None
+    if path.suffix.lower() == ".csv":
+        table = read_csv(path, "table of clients", ("client", *names))
+    else:
+        table = read_parquet(path, "table of clients")
+    columns = table.column_names
     for name in ("client", *names):
         if name not in columns:
             raise InputError(f"{path}: the column {name} is missing: it has {', '.join(columns)}")

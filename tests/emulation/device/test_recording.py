@@ -86,7 +86,7 @@ def test_peers_are_those_of_messages() -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "device.parquet"
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match="no recording of a script on a device, or a damaged one"):
+    with pytest.raises(InputError, match="the recording of a script on a device is cut off"):
         load_recording(path)
 
 

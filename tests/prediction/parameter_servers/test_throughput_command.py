@@ -309,7 +309,7 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.profile"
     other.write_text("nothing of the kind")
     assert main(["predict", "--profile", str(other), "--workers", "2", *LINK]) == 2
-    assert "not a job profile: write one with paracosm profile job" in capsys.readouterr().err
+    assert "and no job profile: paracosm profile job writes one" in capsys.readouterr().err
     assert main(["predict", "--profile", str(tmp_path / "none"), "--workers", "2", *LINK]) == 2
     assert "none: no such file" in capsys.readouterr().err
 

@@ -22,9 +22,10 @@ from paracosm.arrays import Codes, Ints
 from paracosm.columns import number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.files import read_parquet, sealing
+from paracosm.files import sealing
 from paracosm.graphs.graph import PHASES, Op
 from paracosm.jobs.job import MEMORY
+from paracosm.tables import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -244,7 +245,9 @@ def load_recording(path: Path) -> Recording:
         for name, of in _OF_STORAGES.items()
     ]
     schema = pa.schema([*plain, *lists])
-    table = read_parquet(path, "recording of a script on a device", schema)
+    table = read_parquet(
+        path, "recording of a script on a device", "paracosm emulate --hardware writes one", schema
+    )
     texts = table.schema.metadata or {}
     if texts.get(_VERSION.encode()) != str(VERSION).encode():
         raise InputError(f"{path}: no recording of a script on a device that this version reads")

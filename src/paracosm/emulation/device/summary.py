@@ -413,13 +413,13 @@ def _origins(
         **{cost.name: f"given: {format_duration(cost.seconds)} a call" for cost in config.cost},
     }
     if config.device.device.kind == "cpu":
-        return common | {"memory": "recorded: parameters, and what is made of them"}
+        return common | {"sizes in memory": "recorded: parameters, and what is made of them"}
     return common | {
         "copies": f"assumed: {format_bandwidth(HOST_LINK)} between host and device",
         "communication": f"modelled: {links}, algorithm {config.algorithm}",
         "computing beside collectives": f"published: {config.slowed:g} times as long",
         "other ranks": "assumed: do what the recorded ones do",
-        "memory": f"recorded: tensors; modelled: the allocator; published: "
+        "sizes in memory": f"recorded: tensors; modelled: the allocator; published: "
         f"{format_size(overhead)} of CUDA and NCCL",
     }
 

@@ -244,7 +244,7 @@ VIEW = View(
         "memory allocated": _memory("allocated"),
         "memory reserved": _memory("reserved"),
         "memory of the device": _memory("capacity"),
-        "memory": _verdict,
+        "room in memory": _verdict,
         "assumed": lambda summary: assumed_in_words(summary.get("assumed") or ()) or None,
         "iteration with twice the bandwidth": figure("twice_bandwidth", "s"),
     },
@@ -253,7 +253,7 @@ VIEW = View(
     decisive=frozenset(
         {
             *("throughput", "cost", "waits for communication and others", "waits for the host"),
-            *("model flops utilisation", "memory reserved", "memory", "assumed"),
+            *("model flops utilisation", "memory reserved", "room in memory", "assumed"),
             "With less memory",
         }
     ),

@@ -24,7 +24,7 @@ from paracosm.graphs.capture.options import MOST_ELEMENTS
 from paracosm.prediction.fields import PredictionFields
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
-from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
+from paracosm.profiling.jobs.file import load_job_profile
 from paracosm.profiling.jobs.job_profile import without_interrupted
 from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 from paracosm.quantities import Duration, Size, read_duration
@@ -286,21 +286,7 @@ class ThroughputConfig(ThroughputFields, PredictionFields):
         return self.resolve_settings(self.profile_cluster, self.profiled_workers)
 
 
-def _is_file(path: Path) -> bool:
-    """Whether the file exists; not, if its name is longer than file systems take."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
 def load_profile(path: Path, batch: int | None) -> JobProfile:
-    if not _is_file(path):
-        raise InputError(f"{path}: no such file")
-    if not is_job_profile(path):
-        raise InputError(
-            f"{path}: not a job profile: write one with paracosm profile job or profile import"
-        )
     profile = without_interrupted(load_job_profile(path))
     if batch is None:
         return profile
@@ -310,6 +296,14 @@ def load_profile(path: Path, batch: int | None) -> JobProfile:
 
 
 _MOST_ORDER = 2**24  # bytes
+
+
+def _is_file(path: Path) -> bool:
+    """Whether the file exists; not, if its name is longer than file systems take."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import read_bytes, read_parquet, replacing, sealing, unwritable
+from paracosm.files import read_bytes, replacing, sealing, unwritable
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
+from paracosm.tables import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow
@@ -128,7 +129,9 @@ def _schema() -> pyarrow.Schema:
 
 
 def _read(path: Path) -> pyarrow.Table:
-    table = read_parquet(path, "export of a profile database", _schema())
+    table = read_parquet(
+        path, "export of a profile database", "paracosm db export writes one", _schema()
+    )
     stored = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode())
     if (version := stored.decode(errors="replace")[:20]) != str(_VERSION):
         raise InputError(

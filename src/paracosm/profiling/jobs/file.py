@@ -18,7 +18,7 @@ import numpy as np
 from paracosm.columns import label_column, number_column, numbers_in
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import read_bytes, read_parquet, sealing
+from paracosm.files import read_bytes, sealing
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
     SERVER,
@@ -27,6 +27,7 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
+from paracosm.tables import other_file, read_parquet
 
 if TYPE_CHECKING:
     import pyarrow
@@ -99,10 +100,8 @@ def load_job_profile(path: str | Path) -> JobProfile:
         if not all(isinstance(name, str) for name in (*names, *metadata["kinds"])):
             raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
-        rows = {name: table[name].cast(kind).combine_chunks() for name, kind in _NUMBERS.items()}
-        rows["resource"] = coded = (
-            table["resource"].cast("string").combine_chunks().dictionary_encode()
-        )
+        rows = {name: table[name].combine_chunks() for name in table.column_names}
+        rows["resource"] = coded = rows["resource"].dictionary_encode()
         code = {name: number for number, name in enumerate(RESOURCES)}
         used = coded.dictionary.to_pylist()
         if strange := [name for name in used if name not in code]:
@@ -182,9 +181,12 @@ def is_job_profile(path: str | Path) -> bool:
         return False
     if begins != _PARQUET:
         return is_packed(path)
+    import pyarrow
+    from pyarrow import parquet
+
     try:
-        return METADATA in (_schema(path).metadata or {})
-    except InputError:
+        return METADATA in (parquet.read_schema(path).metadata or {})
+    except (OSError, pyarrow.ArrowException):  # a damaged one
         return path.suffix == ".profile"
 
 
@@ -193,21 +195,18 @@ def profile_argument(path: Path) -> dict[str, Any] | None:
     return {"profile": str(path)} if is_job_profile(path) else None
 
 
-def _schema(path: Path) -> pyarrow.Schema:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return parquet.read_schema(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path}: a damaged job profile: {error}") from None
+_WAY_OUT = "paracosm profile job writes one, profile import makes one of traces"
 
 
 def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
-    table = read_parquet(path, "job profile")
+    import pyarrow as pa
+
+    columns = [(name, pa.type_for_alias(kind)) for name, kind in _NUMBERS.items()]
+    schema = pa.schema([*columns, ("resource", pa.string())])
+    table = read_parquet(path, "job profile", _WAY_OUT, schema)
     stored = table.schema.metadata or {}
     if METADATA not in stored:
-        raise InputError(f"{path}: a Parquet file, but no job profile")
+        raise other_file(path, "a Parquet file", "job profile", _WAY_OUT)
     metadata = parse_json(stored[METADATA], f"{path}: a damaged job profile: its metadata")
     if not isinstance(metadata, dict):
         raise InputError(f"{path}: a damaged job profile: its metadata must be a mapping")

@@ -14,6 +14,7 @@ import numpy as np
 
 from paracosm.arrays import Bools, Ints
 from paracosm.errors import InputError
+from paracosm.file_kinds import HEAD
 from paracosm.files import open_unpacked, read_bytes
 from paracosm.timeline.kineto.arguments import (
     MOST_RANKS,
@@ -41,7 +42,7 @@ from paracosm.timeline.kineto.trace import (
     is_annotation,
     is_step,
 )
-from paracosm.timeline.other_files import HEAD, refuse_other_files
+from paracosm.timeline.other_files import refuse_other_files
 
 _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}

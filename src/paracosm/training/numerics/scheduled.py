@@ -19,7 +19,6 @@ import numpy as np
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
-from paracosm.factory import describe_error
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import Staleness
@@ -123,11 +122,7 @@ def train_over_file(
     Where the configuration says nothing of it, the run ends with the schedule.
     """
     path = config.schedule  # that `Schedule.write` has written
-    try:
-        schedule = read_schedule(path)
-    except (OSError, KeyError, ValueError) as error:
-        why = error if isinstance(error, InputError) else describe_error(error)
-        raise InputError(f"{path}: cannot be read as a schedule: {why}") from None
+    schedule = read_schedule(path)
     if not len(schedule.updates):
         raise InputError(f"{path}: the schedule has no updates")
     both, counts = (schedule.reads, schedule.updates), []
