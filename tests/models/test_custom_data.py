@@ -128,6 +128,7 @@ def test_an_array_is_taken_without_a_warning(factory: str) -> None:
 
 
 def test_frames_of_pandas_are_taken() -> None:
+    pytest.importorskip("pandas")
     data = load_data("my_data:frame")
     assert data.train_x.tolist() == load_data("my_data:arrays").train_x.tolist()
 

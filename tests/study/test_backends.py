@@ -153,9 +153,9 @@ def test_gradients_of_a_user_s_own_model_are_the_same_on_workers(
 def test_another_version_on_a_worker_is_refused_in_one_line(
     dask: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = {**backends.versions(), "numpy": "1.26.0"}
+    here = {**backends.versions(), "numpy": "1.0"}
     monkeypatch.setattr(backends, "versions", lambda: here)
-    with pytest.raises(InputError, match=r"a worker on .* has numpy 2.*, and this machine 1.26.0"):
+    with pytest.raises(InputError, match=r"a worker on .* has numpy .*, and this machine 1\.0"):
         list(dask.each(divmod, [(1, 2)]))
 
 

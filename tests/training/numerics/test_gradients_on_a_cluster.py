@@ -121,6 +121,8 @@ def test_a_training_is_the_same_to_the_bit_however_many_workers_compute_it(dask:
 def test_runs_without_such_gradients_refuse_a_cluster(
     arguments: dict[str, object], message: str
 ) -> None:
+    if "privacy" in arguments:
+        pytest.importorskip("dp_accounting")
     job = TrainConfig.model_validate({"workers": 2, "updates": 4, **arguments})
     with pytest.raises(InputError, match=message):
         train(job, backend=Backend("dask"))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
+from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.checks import library_of
 from paracosm.emulation.backend.collectives import Collectives
@@ -28,6 +29,9 @@ def register(runtime: GroupRuntime) -> None:
         return EmulatedGroup(runtime, member, options.store)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
+    # PyTorch's flight recorder, from 2.15 on attached to every other backend, wants one in C++.
+    recorded: set[str] = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+    recorded.add(BACKEND)
 
 
 @dataclass

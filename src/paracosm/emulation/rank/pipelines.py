@@ -91,7 +91,7 @@ def _change(stage: ModuleType, real: Collection[int] | None, neighbours: Neighbo
     if not all(hasattr(stage, name) for name in _NEEDED):
         return  # its stages exchange something else
     receive, send = stage.PipelineStage._recv_meta, stage.PipelineStage._send_meta
-    vote = stage.PipelineStage._warmup_forward_vote
+    vote: Any = getattr(stage.PipelineStage, "_warmup_forward_vote", None)  # before PyTorch 2.15
     sent: list[Any] = []  # what this rank has told of the outputs of a stage
 
     def is_real(self: Any, other: int) -> bool:
@@ -144,5 +144,5 @@ def _change(stage: ModuleType, real: Collection[int] | None, neighbours: Neighbo
             del self._is_same_rank
 
     stage.PipelineStage._recv_meta, stage.PipelineStage._send_meta = received, told
-    if real is not None or neighbours is not None:
+    if vote and (real is not None or neighbours is not None):
         stage.PipelineStage._warmup_forward_vote = voted
