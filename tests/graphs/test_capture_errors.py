@@ -95,6 +95,8 @@ FAILING: Mapping[str, dict[str, Any]] = {
     },
     "tiny_models:linear, batch 2, 3: the model failed: RuntimeError: a and b must have same "
     "reduction dim, but got [2, 3] X [4, 2].": {"model": "tiny_models:linear", "shape": (3,)},
+    "for a model of token ids: def embedding(batch, shape=(4,)): ... return module, "
+    "torch.randint(vocabulary, (batch, *shape))": {"model": "tiny_models:embedding", "shape": (4,)},
     "tiny_models:values, batch 2: the model failed: DataDependentOutputException": {
         "model": "tiny_models:values"
     },
@@ -150,6 +152,12 @@ def test_models_that_fail_say_why_in_one_line(
         capture(CaptureOptions(**{"batch": 2, **FAILING[message]}))
     assert "\n" not in str(error.value)
     assert not caplog.records
+
+
+def test_token_ids_that_a_model_brings_have_the_shape_that_is_asked_for() -> None:
+    graph = capture(CaptureOptions("tiny_models:token_ids", batch=2, shape=(4,)))
+    forward = next(op for op in graph.ops if "embedding" in op.name)
+    assert '"tensor":[2,4]' in forward.arguments
 
 
 def test_a_real_step_is_that_of_one_rank() -> None:

@@ -15,6 +15,15 @@ Module = nn.Module
 Fed = tuple[Module, Tensor]
 
 
+def embedding() -> Module:
+    """Takes token ids, and says nothing of them."""
+    return nn.Sequential(nn.Embedding(64, 8), nn.Linear(8, 64))
+
+
+def token_ids(batch: int, shape: tuple[int, ...]) -> Fed:
+    return embedding(), torch.randint(64, (batch, *shape))
+
+
 def gpt(batch: int) -> Workload:
     """Two layers of attention; 8 tokens of 64."""
     model = GPT(layers=2, heads=4, width=32, context=8, vocabulary=64)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paracosm.errors import InputError, unknown
-from paracosm.factory import describe_error
+from paracosm.factory import describe_error, is_reference
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.models.build import build_workload
 from paracosm.models.optimizers import parse_optimizer
@@ -64,7 +64,25 @@ def try_out(step: TrainingStep, options: CaptureOptions) -> None:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{options}: the model failed: {describe_error(error)}") from error
+        way_out = _on_token_ids(step.workload, options)
+        raise InputError(
+            f"{options}: the model failed: {describe_error(error)}{way_out}"
+        ) from error
+
+
+def _on_token_ids(work: Workload, options: CaptureOptions) -> str:
+    """Return how a user's model gets token ids, if it has an embedding and got random numbers."""
+    has_embedding = any(isinstance(part, nn.Embedding) for part in work.module.modules())
+    numbers = [
+        part for part in work.inputs if isinstance(part, Tensor) and part.is_floating_point()
+    ]
+    if not (is_reference(options.model) and has_embedding and numbers):
+        return ""
+    factory = options.model.rpartition(":")[2]
+    return (
+        f"; for a model of token ids: def {factory}(batch, shape={options.shape}): ... return module, "
+        "torch.randint(vocabulary, (batch, *shape))"
+    )
 
 
 def make_step(
