@@ -80,8 +80,8 @@ def _on_token_ids(work: Workload, options: CaptureOptions) -> str:
         return ""
     factory = options.model.rpartition(":")[2]
     return (
-        f"; for a model of token ids: def {factory}(batch, shape={options.shape}): ... return module, "
-        "torch.randint(vocabulary, (batch, *shape))"
+        f"; for a model of token ids: def {factory}(batch, shape={options.shape}): ... return "
+        "module, torch.randint(vocabulary, (batch, *shape))"
     )
 
 
