@@ -183,6 +183,17 @@ def test_a_rollback_puts_the_checkpoint_back() -> None:
     assert not early.x.any()  # before the first checkpoint it is the first iterate
 
 
+def test_updates_under_way_may_be_rolled_back_each_in_turn() -> None:
+    """They come from a later x than that of the checkpoint, of 200 s before."""
+    struck = {"fault": "uniform(-100, 100) at 399s", "checkpoint": "alpha=1.2, omega=200s"}
+    result = run(**struck)
+    rollbacks = np.array([mark.time for mark in result.marks if mark.what == "rollback"])
+    assert len(rollbacks) > 1
+    assert rollbacks[0] == 399
+    assert rollbacks[-1] < 399 + 5 * 10  # within a few updates
+    assert run(read="completion", **struck).rollbacks == 1  # nothing is under way
+
+
 def test_what_checkpoints_cost() -> None:
     given = {"time": 10, "tolerance": None, "max_sweeps": 20}
     plain = run(**given)

@@ -190,7 +190,7 @@ def _remarks(summary: RelaxationSummary) -> dict[str, str | None]:
         "detection": _detection(summary.detection or {}),
         "messages": count and f"{count:,}, {format_size(messages.get('bytes') or 0)}",
         "faults": _faults(summary.faults or {}),
-        "checkpoints": _checkpoints(summary.checkpoints or {}),
+        "checkpoints": _checkpoints(summary.checkpoints or {}, summary.faults or {}),
     }
 
 
@@ -240,13 +240,13 @@ def _faults(faults: Mapping[str, Any]) -> str:
     return ", ".join(parts) if any(counts.values()) else ""
 
 
-def _checkpoints(checkpoints: Mapping[str, Any]) -> str | None:
+def _checkpoints(checkpoints: Mapping[str, Any], faults: Mapping[str, Any]) -> str | None:
     if checkpoints.get("taken") is None:
         return None
-    parts = [
-        f"{checkpoints['taken']:,} taken",
-        counted(checkpoints.get("rollbacks") or 0, "rollback"),
-    ]
+    rollbacks = checkpoints.get("rollbacks") or 0
+    parts = [f"{checkpoints['taken']:,} taken", counted(rollbacks, "rollback")]
+    if rollbacks > 2 * (faults.get("injected") or rollbacks):
+        parts[-1] += " (updates under way survive one, and may cause the next)"
     if checkpoints.get("cost"):
         parts.append(f"they cost {format_duration(checkpoints['cost'])}")
     suggested = [
