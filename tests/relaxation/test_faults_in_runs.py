@@ -192,6 +192,9 @@ def test_updates_under_way_may_be_rolled_back_each_in_turn() -> None:
     assert rollbacks[0] == 399
     assert rollbacks[-1] < 399 + 5 * 10  # within a few updates
     assert run(read="completion", **struck).rollbacks == 1  # nothing is under way
+    # What processors have of others' rows goes back with x, and so does what is sent.
+    linked = run(cluster=switch(10, link=Link(bandwidth=1e9, latency=1e-3)), **struck)
+    assert [mark.time for mark in linked.marks if mark.what == "rollback"] == list(rollbacks)
 
 
 def test_what_checkpoints_cost() -> None:

@@ -71,6 +71,20 @@ def send(
 
 
 @subroutine
+def restore(halos: Any, x: Any) -> None:
+    """Put values of `x` in place of what processors have of others' rows, or are being sent."""
+    for link in range(halos.kind.size):
+        if halos.kind[link] != HALO:
+            continue
+        for place in range(halos.link[link], halos.link[link + 1]):
+            value = x[halos.rows[place]]
+            halos.have[place] = value
+            halos.waiting[place] = value
+            for message in range(halos.under_way[link]):
+                halos.payload[halos.buffer[link, message], place] = value
+
+
+@subroutine
 def _send_waiting(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     """Send the values that wait for their link, if it was free by `instant`."""
     if halos.wait_count[link] < 0 or halos.free_at[link] > instant:

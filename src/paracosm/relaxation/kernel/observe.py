@@ -9,6 +9,7 @@ from paracosm.compiled import apart, compiled_whole, inlined, subroutine
 from paracosm.compiled_references import call_apart
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
+from paracosm.relaxation.kernel.halo import restore
 
 # Below a hundredth of the square (a tenth of the norm) the running sum has lost two digits.
 SUM_AGAIN_AT = 1e-2
@@ -261,7 +262,10 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, processor: Any) -> Any:
 
 @subroutine
 def _roll_back(s: Any) -> None:
-    """Restore everything, or the blocks whose residual grew too much; results in flight survive."""
+    """Restore everything, or the blocks whose residual grew too much; results in flight survive.
+
+    With everything go the values that processors have received, and those under way to them.
+    """
     rules, matrix, blocks, iterate = s.rules, s.matrix, s.blocks, s.iterate
     flight, tally, checkpoint, gauges = s.flight, s.tally, s.checkpoint, s.gauges
     some = False
@@ -281,6 +285,7 @@ def _roll_back(s: Any) -> None:
     if not some:
         for row in range(iterate.x.size):
             _restore(iterate, checkpoint, row)
+        restore(s.halos, checkpoint.x)
         for processor in range(rules.processors):
             tally.local[processor] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
