@@ -90,6 +90,17 @@ def test_the_answer_is_one_sentence() -> None:
     )
 
 
+def test_what_is_assumed_of_links_ends_the_answer() -> None:
+    durations = {
+        "start": "assumed: workers begin together",
+        "latency": "assumed: links without latency",
+        "bandwidth": "assumed: links of 8 Mbit/s, as profiled",
+    }
+    assert answer(replace(BOTH, durations=durations)).endswith(
+        "0.086 EUR. Assuming links without latency and links of 8 Mbit/s, as profiled."
+    )
+
+
 def test_what_seeds_do_not_tell_apart_is_said() -> None:
     said = answer(replace(BOTH, as_fast=[0], as_cheap=[1]))
     assert (

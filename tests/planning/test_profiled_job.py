@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import profiled_network as profiled_network_module
 import pytest
 from profiled_network import BACKWARD, FORWARD, TENSORS, profiled_network, save_network
 
 import paracosm.planning.job as job_module
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
-from paracosm.planning.job import ProfiledJob, check_model, check_tensors, profiled_job
+from paracosm.planning.job import (
+    ProfiledJob,
+    assumed_links,
+    check_model,
+    check_tensors,
+    profiled_job,
+)
 from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.simulation.rules import Rule, asgd, ssgd, ssp
 from paracosm.simulation.schedule import Schedule, join_schedules
@@ -80,6 +87,32 @@ def test_the_same_seed_draws_the_same_steps_for_any_number_of_workers(tmp_path: 
     wide = job.target.drawn(4, 20, 5)
     assert np.array_equal(job.target.drawn(2, 10, 5), wide[:2, :10])
     assert not np.array_equal(job.target.drawn(4, 20, 6), wide)
+
+
+@pytest.mark.parametrize(
+    ("links", "seconds", "assumed"),
+    [
+        # A step computes for 30 ms and sends its 19,240 bytes twice, in 38 ms at 1 MB/s: in 77 ms
+        # at half of that. 50 us of latency, twice a step, are nothing beside it.
+        ({"bandwidth": None}, 0.01, {"bandwidth": "assumed: links of 8 Mbit/s, as profiled"}),
+        ({"bandwidth": "10MB/s"}, 0.01, {}),
+        # They are a quarter of a step that takes 300 us to compute and 38 us to send.
+        ({"bandwidth": "1GB/s"}, 1e-4, {"latency": "assumed: links without latency"}),
+        ({"bandwidth": "1GB/s", "latency": "0s"}, 1e-4, {}),
+    ],
+)
+def test_links_are_said_to_be_assumed_where_they_move_the_rate_by_more_than_a_tenth(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    links: dict[str, Any],
+    seconds: float,
+    assumed: dict[str, str],
+) -> None:
+    monkeypatch.setattr(profiled_network_module, "FORWARD", seconds)
+    monkeypatch.setattr(profiled_network_module, "BACKWARD", 2 * seconds)
+    config, job = job_of(tmp_path, workers="1", **links)
+    assert assumed_links(config, job, 1, asgd(), 0) == assumed
+    assert assumed_links(config, job, 1, None, 0) == assumed  # of a rule that depends on values
 
 
 def test_a_profile_of_another_model_is_refused_at_the_first_difference(tmp_path: Path) -> None:

@@ -20,13 +20,16 @@ TOKENS = 4 * 1024
 SCRIPTS = Path(__file__).parents[1] / "emulation" / "device" / "scripts"
 
 
-def recording(config: DeviceEmulateConfig, held: int, asks: bool) -> Recording:
+def recording(config: DeviceEmulateConfig, held: int, asks: bool, is_small: bool) -> Recording:
     """Return an iteration that looks up tokens and multiplies matrices of bfloat16."""
     writer = RecordingWriter(0, config.world, config.device.name, asks_capability=asks)
     table = TensorArgument((1000, 64), "bfloat16"), TensorArgument((4, 1024), "int64")
-    sides = (TensorArgument((4096, 4096), "bfloat16"),) * 2
+    width = 64 if is_small else 4096
+    sides = (TensorArgument((width, width), "bfloat16"),) * 2
     lookup = Op("aten.embedding.default", encode_arguments(table, {}), 0, 8192, 8192)
-    product = Op("aten.mm.default", encode_arguments(sides, {}), 2 * 4096**3, 1 << 26, 1 << 25)
+    product = Op(
+        "aten.mm.default", encode_arguments(sides, {}), 2 * width**3, 4 * width**2, 2 * width**2
+    )
     for _ in range(3):
         for op in (lookup, product):
             writer.add(OP, 0, code=writer.op_code(op), phase=0)
@@ -52,7 +55,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if "interrupted" in config.arguments and config.world > 2:
             return Recorded(interrupted=True, failure="interrupted")
         held = 30_000_000_000 if "large" in config.arguments else 1 << 30
-        return Recorded([recording(config, held, asks)])
+        return Recorded([recording(config, held, asks, "small" in config.arguments)])
 
     monkeypatch.setattr(script_plan, "record_script", record_script)
     return made
@@ -101,6 +104,17 @@ def test_what_does_not_run_or_fit_is_a_row(script: Path, recorded: list[str]) ->
     assert found.fastest == found.cheapest == 2
     assert large.cost == pytest.approx(2 * large.time / 3600)  # device-hours of a million tokens
     assert large.time == pytest.approx(1e6 / large.throughput)
+
+
+def test_the_answer_says_what_the_host_is_assumed_to_take_where_the_device_waits_for_it(
+    script: Path, recorded: list[str]
+) -> None:
+    def sentence(*arguments: str) -> str:
+        options = {"hardware": "h100-sxm", "workers": 2}
+        return str(paracosm.plan(script=str(script), arguments=[*arguments], **options).sentence)
+
+    assert "Assuming" not in sentence()
+    assert ". Assuming 5 us for each op and collective of the host. Nothing" in sentence("small")
 
 
 def test_an_interrupt_keeps_what_there_is(script: Path, recorded: list[str]) -> None:

@@ -9,24 +9,30 @@ import numpy as np
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS
+from paracosm.cluster.hardware import load_catalogue
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
+from paracosm.results.view import ASSUMED
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.simulation.rules import Rule
 from paracosm.simulation.schedule import ROWS, Schedule
 from paracosm.simulation.scheduling import stream_schedule
 from paracosm.simulation.system import System
-from paracosm.units import format_duration
+from paracosm.training.algorithms.registry import parse_algorithm
+from paracosm.units import format_bandwidth, format_duration
 from paracosm.validation import given_fields, validated
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and the factor for more when they run out."""
 
 BYTES = 4  # of a parameter
+
+_MUCH = 0.1  # change of the rate from which on what is assumed is said with the answer
+_COMPARED = 64  # steps of each worker over which rates are compared
 
 _OF_JOB = ("profile", "node", "stagger", "servers", "cluster", "batch", *sorted(LINK_FIELDS))
 
@@ -154,6 +160,52 @@ def origins(job: ProfiledJob) -> dict[str, str]:
         "start": f"assumed: workers begin {how}",
         "gradients": "computed",
     }
+
+
+def assumed_links(
+    config: Any, job: ProfiledJob, workers: int, rule: Rule | None, seed: int
+) -> dict[str, str]:
+    """Return what nobody has said of links, and moves the job's rate by more than a tenth.
+
+    No latency is compared with that of TCP over Ethernet, as the catalogue of hardware has it, and
+    the bandwidth as profiled with half of it, each by the schedules of both.
+
+    Args:
+        config: as of `profiled_job`.
+        job: its job.
+        workers: how many there are.
+        rule: of the schedule; None for that of asynchronous SGD.
+        seed: of the schedules.
+    """
+    if config.cluster is not None:
+        return {}
+    others: dict[str, tuple[str, float]] = {}
+    if "latency" not in config.model_fields_set:
+        ethernet = load_catalogue().interconnects["ethernet-10"]
+        others["latency"] = ("links without latency", ethernet.latency)
+    usual, given = job.profile.bandwidth, (config.bandwidth, config.node)
+    if usual is not None and given == (None, None):
+        text = f"links of {format_bandwidth(usual)}, as profiled"
+        others["bandwidth"] = (text, usual / 2)
+    rule = rule or parse_algorithm("asgd").rule(workers)
+    assert rule is not None
+    rate = _rate(job, workers, rule, seed)
+    felt = {}
+    for name, (text, value) in others.items():
+        other = profiled_job(config.model_copy(update={name: value}), (workers,))
+        if abs(_rate(other, workers, rule, seed) / rate - 1) > _MUCH:
+            felt[name] = f"{ASSUMED}{text}"
+    return felt
+
+
+def _rate(job: ProfiledJob, workers: int, rule: Rule, seed: int) -> float:
+    """Return the steps per picosecond at the begin of a schedule."""
+    ends: list[int] = []
+    for block in job.schedule(workers, rule, seed):
+        ends += block.steps["end"].tolist()
+        if len(ends) >= _COMPARED * workers:
+            break
+    return len(ends) / max(ends)
 
 
 def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedule]:

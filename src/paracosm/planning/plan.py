@@ -14,7 +14,7 @@ from paracosm.planning.baselines import with_baselines
 from paracosm.planning.comparison import Comparison
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
-from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
+from paracosm.planning.job import ProfiledJob, assumed_links, check_model, origins, profiled_job
 from paracosm.planning.runs import Journal, Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.stability import delay_bound, largest_curvature
@@ -192,6 +192,10 @@ def _summary(
         for design, each in zip(designs, planned, strict=True)
     ]
     fastest, cheapest = compared.fastest(), compared.cheapest()
+    assumed: dict[str, str] = {}
+    if fastest is not None:
+        rule = fastest.algorithm.rule(fastest.workers)
+        assumed = assumed_links(config, job, fastest.workers, rule, seeds.start)
     as_fast = compared.not_apart(fastest, lambda design: 1.0)
     as_cheap = compared.not_apart(cheapest, lambda design: float(design.workers))
 
@@ -224,7 +228,7 @@ def _summary(
         updates_made=runs.updates,
         cluster=describe_cluster(job.cluster),
         wall_time=wall_time,
-        durations=origins(job) | _coupled(config) | _failures(config),
+        durations=origins(job) | assumed | _coupled(config) | _failures(config),
     )
 
 

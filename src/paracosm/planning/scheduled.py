@@ -13,7 +13,7 @@ from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.failures import FailureRecord, Life, failing_schedule, with_lasting_blocks
-from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
+from paracosm.planning.job import ProfiledJob, assumed_links, check_model, origins, profiled_job
 from paracosm.planning.train_config import LEARNING, ProfileTrainConfig, StrategyTrainConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
@@ -108,7 +108,7 @@ def _over_profile(
         failures=config.job_failures(workers, servers, rule.needs_all),
         cluster=describe_cluster(job.cluster),
         servers=servers,
-        durations=origins(job),
+        durations=origins(job) | assumed_links(config, job, workers, rule, seed),
     )
 
 

@@ -31,6 +31,7 @@ from paracosm.emulation.device.config import (
 )
 from paracosm.emulation.device.run import record_script
 from paracosm.emulation.device.summary import Recorded, played, summarise
+from paracosm.emulation.device.view import assumed_of_script
 from paracosm.errors import InputError
 from paracosm.price import (
     A_PRICE_EACH,
@@ -195,6 +196,7 @@ def _design(
         cost=cost if iterations is None else iterations * cost,
         memory=summary.memory,
         limit=_limit(summary),
+        assumed=assumed_of_script(summary),
     )
 
 

@@ -11,7 +11,7 @@ from paracosm.price import cost_text
 from paracosm.results import PlannedScript, ScriptPlanSummary
 from paracosm.results.chart import Axis, Chart, Mark, Sections
 from paracosm.results.charts import line
-from paracosm.results.view import Figure, Run, Table, View, figure, table
+from paracosm.results.view import Figure, Run, Table, View, assuming, figure, table
 from paracosm.units import format_duration, format_size
 
 
@@ -25,12 +25,17 @@ def sentence(summary: ScriptPlanSummary) -> str:
         why = failure or "its memory is on none of the devices"
         return f"{summary.script} runs on none of {count}: {why}." if count else "Nothing was run."
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
-    text = f"{_script(summary)} is fastest on {_name(best)}: {_speed(summary, best)}"
+    text = (
+        f"{_script(summary)} is fastest on {_name(best)}: {_speed(summary, best)}, for "
+        f"{_cost(summary, best)}."
+    )
+    if (assumed := assuming(best.assumed)) is not None:
+        text += f" {assumed}"
     if cheapest is best:
-        return f"{text}, for {_cost(summary, best)}. Nothing is cheaper.{left}"
+        return f"{text} Nothing is cheaper.{left}"
     return (
-        f"{text}, for {_cost(summary, best)}. Cheapest on {_name(cheapest)}: "
-        f"{_cost(summary, cheapest)}, {_speed(summary, cheapest)}.{left}"
+        f"{text} Cheapest on {_name(cheapest)}: {_cost(summary, cheapest)}, "
+        f"{_speed(summary, cheapest)}.{left}"
     )
 
 

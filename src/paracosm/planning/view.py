@@ -17,7 +17,18 @@ from paracosm.results import (
 )
 from paracosm.results.chart import Axis, Chart, Curve, Dots, Level, Mark, Sections
 from paracosm.results.spread import Spread, seconds_or_never, seeds_within
-from paracosm.results.view import Figure, Run, Table, View, counted, figure, table, template
+from paracosm.results.view import (
+    Figure,
+    Run,
+    Table,
+    View,
+    assuming,
+    counted,
+    figure,
+    table,
+    template,
+    what_is_assumed,
+)
 from paracosm.units import format_between, format_number
 
 SHOWN = 3  # designs whose best values are named where none reached the target
@@ -54,7 +65,9 @@ def sentence(summary: PlanSummary) -> str:
     elif cheapest is not None and cheapest.cost is not None:
         cost = cost_text(summary, cheapest.cost)
         text += f"; cheapest: {_name(cheapest)}, {_time(cheapest)}, {cost}"
-    return f"{text}{_not_apart(summary, summary.as_cheap, 'cost')}."
+    text += f"{_not_apart(summary, summary.as_cheap, 'cost')}."
+    assumed = assuming(what_is_assumed(summary.durations, ("latency", "bandwidth")))
+    return f"{text} {assumed}" if assumed else text
 
 
 def _name(design: PlannedDesign) -> str:

@@ -906,6 +906,7 @@ class PlannedScript(JsonObject):
     cost: float | None = None
     memory: ScriptMemory | None = None
     limit: str = ""  #: what most of the time that is not computing waits for
+    assumed: Sequence[str] = ()  #: what nobody has given, and moves the time by more than a tenth
     is_efficient: bool = False  #: it fits, and no other that fits is both faster and cheaper
 
     @property

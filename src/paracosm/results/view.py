@@ -19,6 +19,9 @@ from paracosm.units import format_duration, format_energy, format_size
 
 Grade = Literal["good", "warning", "bad"]
 
+ASSUMED = "assumed: "
+"""How the source of a time begins that nobody has given or measured."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -247,6 +250,12 @@ def assuming(parts: Sequence[str]) -> str | None:
     """Say what an answer rests on that nobody has given, and that moves it; None without any."""
     *rest, last = parts or [""]
     return f"Assuming {', '.join(rest)}{' and ' * bool(rest)}{last}." if last else None
+
+
+def what_is_assumed(origins: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Return what these kinds of time are assumed to be, of those that nobody has given."""
+    texts = (origins.get(name, "").partition(ASSUMED) for name in names)
+    return [text for before, mark, text in texts if mark and not before]
 
 
 def counted(count: int, noun: str) -> str:

@@ -487,6 +487,12 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         has_lines = self.client_uplink is not None or self.client_downlink is not None
         return self.cluster is None and self.bandwidth in (None, inf) and not has_lines
 
+    @property
+    def has_ideal_links(self) -> bool:
+        """Whether messages take no time since nothing is said of links."""
+        said = self.model_fields_set & {*LINK_FIELDS, "cluster"}
+        return not said and not self.what_if and self.costless_messages()
+
     def check(self, cluster: Cluster | None = None) -> None:
         """Raise InputError if a name is unknown, or the run is impossible on a cluster.
 

@@ -13,6 +13,7 @@ from paracosm.errors import InputError
 from paracosm.models.shards import ALL
 from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
+from paracosm.results.view import ASSUMED
 from paracosm.simulation.rules import Rule
 from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
@@ -212,6 +213,8 @@ def _durations(config: TrainConfig, cluster: Cluster, numerics: Numerics) -> dic
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if "compute" not in config.model_fields_set:
+            sources = {"compute": f"{ASSUMED}{compute} a gradient"}
         if config.batch_of:
             sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
         elif config.batch == ALL:
@@ -231,6 +234,8 @@ def _durations(config: TrainConfig, cluster: Cluster, numerics: Numerics) -> dic
         file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
         link = link_in_words(describe_link(cluster.topology.link))
         sources["network"] = f"modelled: {file}links of {link}"
+        if config.has_ideal_links:
+            sources["network"] = f"{ASSUMED}links that take no time"
         if config.compress is not None:
             timeless = ", which takes no time on these links" if config.costless_messages() else ""
             sources["messages"] = f"compressed by {config.compress}{timeless}"

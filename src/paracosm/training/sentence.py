@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from paracosm.results import TrainingSummary
-from paracosm.results.view import counted, percent
+from paracosm.results.view import assuming, counted, percent, what_is_assumed
 from paracosm.units import format_duration, format_energy
 
 _ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be chance
@@ -62,7 +62,10 @@ def _done(summary: TrainingSummary) -> str:
         parts.append(format_energy(summary.energy))
     if summary.failures is not None:
         parts.append(f"{percent(summary.failures.effective)} of the workers' time effective")
-    return f"{'; '.join(parts)}."
+    assumed = assuming(
+        what_is_assumed(summary.durations or {}, ("compute", "network", "latency", "bandwidth"))
+    )
+    return f"{'; '.join(parts)}." + (f" {assumed}" if assumed else "")
 
 
 def _does_not_learn(summary: TrainingSummary) -> str:

@@ -41,7 +41,7 @@ def sentence(summary: ScriptSummary) -> str:
         f"Memory: {format_size(memory.allocated)} allocated, about {reserved} in use of "
         f"{format_size(memory.capacity)}: {memory.verdict}."
     )
-    assumed = assuming(_what_is_assumed(summary))
+    assumed = assuming(assumed_of_script(summary))
     advice = " ".join(f"{_upper(_saving(saving))}." for saving in memory.savings)
     recorded = ""
     if summary.recording is not None:
@@ -50,7 +50,7 @@ def sentence(summary: ScriptSummary) -> str:
     return " ".join(filter(None, [f"{takes}.", assumed, _limits(summary), holds, advice, recorded]))
 
 
-def _what_is_assumed(summary: ScriptSummary) -> list[str]:
+def assumed_of_script(summary: ScriptSummary) -> list[str]:
     """Return what nobody has given, and moves the answer by more than a tenth.
 
     How unevenly a router loads experts, and how full masks are, nearly always do; what the host
