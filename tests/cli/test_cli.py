@@ -211,6 +211,8 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--lr", "fast"], "lr: a number, not 'fast'"),
         (["graph", "capture", "--model", "vgg11"], "model stands without a flag: paracosm graph"),
         (["hardware", "list", "h100"], '"h100" is too much: see paracosm hardware list --help'),
+        (["profile", "ops", "hf.py:llama"], '"hf.py:llama" is too much: write --model hf.py:llama'),
+        (["profile", "ops", "train.py"], '"train.py" is too much: see paracosm profile ops --help'),
         (["train", "--data", "none.py:load"], "no such file: none.py"),
         (["train", "--until", "loss"], 'write 20s or "loss <= 0.1"'),
         (["emulate", "--world-size", "8", "A.mtx"], "A.mtx is a matrix, and no script: paracosm"),

@@ -75,7 +75,7 @@ FAILING: Mapping[str, dict[str, Any]] = {
     'model "tiny_models:nothing" returned int, not a torch.nn.Module, (module, loss)': {
         "model": "tiny_models:nothing"
     },
-    'model "tiny_models:linear" returned no inputs: give the shape of one example': {
+    'model "tiny_models:linear" returned no inputs: give the shape of one example (--shape': {
         "model": "tiny_models:linear"
     },
     'model "tiny_models:stubborn" returned 3 examples, not the batch of 2': {

@@ -175,6 +175,9 @@ class Verb(TyperCommand):
             told = f"{match[1]}: a whole number" + (f", not {value}" if value else "")
             return told if digits is None else f"{told}: write {digits}"
         if match := re.search(r"extra arguments?\)? \((.*)\)", message.replace("(s)", "")):
+            takes_model = any("--model" in param.opts for param in self.params)
+            if takes_model and "--model" not in words and not re.search(r"\s|\.py$", match[1]):
+                return f'"{match[1]}" is too much: write --model {match[1]}'
             return f'"{match[1]}" is too much: see {ctx.command_path} --help'
         return message
 

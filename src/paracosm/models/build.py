@@ -142,8 +142,8 @@ def _own_workload(
         if inputs is None:
             if shape is None:
                 raise InputError(
-                    f'model "{name}" returned no inputs: give the shape of one example, or return '
-                    "(module, inputs)"
+                    f'model "{name}" returned no inputs: give the shape of one example '
+                    "(--shape 3x32x32), or return (module, inputs)"
                 )
             inputs = (torch.randn(batch, *shape),)
         judge = _mean_output if loss is None else _on_labels(name, loss, batch, classes)
