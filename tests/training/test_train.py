@@ -261,6 +261,26 @@ def test_measured_compute_times_are_the_clock_s() -> None:
     assert 0 < result.summary["virtual_time"] < result.summary["wall_time"]
 
 
+@pytest.mark.parametrize(
+    ("given", "compute", "network"),
+    [
+        ({}, "assumed: lognormal(20ms, 0.1) a gradient", "assumed: links that take no time"),
+        ({"compute": "lognormal(20ms, 0.1)"}, "modelled: lognormal(20ms, 0.1)", "assumed: links"),
+        ({"latency": "0s"}, "assumed: lognormal", "modelled: links of unlimited bandwidth"),
+        ({"bandwidth": "inf"}, "assumed: lognormal", "modelled: links of unlimited bandwidth"),
+    ],
+)
+def test_compute_and_links_are_assumed_where_nobody_gave_them(
+    given: dict[str, str], compute: str, network: str
+) -> None:
+    durations = train(
+        TrainConfig(workers=2, updates=2, timing_only=True, **given)
+    ).summary.durations
+    assert durations is not None
+    assert durations["compute"].startswith(compute)
+    assert durations["network"].startswith(network)
+
+
 def test_a_measured_run_is_replayed_to_the_bit(tmp_path: Path) -> None:
     first = run(compute="measured", workers=3, latency="1ms")
     assert first.recording is not None
