@@ -30,6 +30,7 @@ STEPS = {
     "forward pass": CaptureOptions("tiny_models:gpt", batch=2, train=False),
     "no optimizer": CaptureOptions("mlp", batch=2, optimizer="none"),
 }
+EVERYDAY = {"convolutions, foreach", "attention, dropout", "recurrence", "no optimizer"}
 
 
 def rows(graph: Graph) -> list[tuple[object, ...]]:
@@ -46,7 +47,10 @@ def rows(graph: Graph) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in STEPS],
+)
 def test_the_capture_is_what_a_real_step_runs(name: str) -> None:
     options = STEPS[name]
     step = training_step(options, seed=1)

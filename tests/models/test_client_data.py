@@ -250,7 +250,9 @@ def published(alpha: float, beta: float, clients: int) -> list[tuple[np.ndarray,
     return found
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(1.0, 1.0), pytest.param(0.0, 0.0, marks=pytest.mark.slow)]
+)
 def test_synthetic_data_are_those_of_the_published_program(alpha: float, beta: float) -> None:
     for made, (x, y) in zip(synthetic(3, alpha, beta), published(alpha, beta, 3), strict=True):
         train_x, train_y, test_x, test_y = made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,20 @@ def through(door: str, model: str, shape: Shape, classes: int | None) -> object:
         return "refused" if "\n" not in str(error) else str(error)
 
 
+# Every day those of each kind that have the fewest layers.
+LARGER = re.compile(r"resnet(34|50|101|152)|vgg1[69].*|gpt2-.*|llama-70b")
+
+
+def models(*, of_tokens: bool) -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.slow if LARGER.fullmatch(name) else ())
+        for name in MODELS
+        if (MODELS[name].kind == "tokens") == of_tokens
+    ]
+
+
 @pytest.mark.parametrize("shape", IMAGES)
-@pytest.mark.parametrize(
-    "model", ["mlp(hidden=512, layers=2)", *(m for m in MODELS if MODELS[m].kind != "tokens")]
-)
+@pytest.mark.parametrize("model", ["mlp(hidden=512, layers=2)", *models(of_tokens=False)])
 def test_doors_build_the_same_module_or_refuse_it(model: str, shape: tuple[int, ...]) -> None:
     small = model.startswith("vgg") and min(shape[1:]) < 32
     found = [through(door, model, shape, 7) for door in DOORS]
@@ -89,7 +100,7 @@ def test_doors_build_the_same_module_or_refuse_it(model: str, shape: tuple[int, 
     assert (found[0] == "refused") is small
 
 
-@pytest.mark.parametrize("model", [m for m in MODELS if MODELS[m].kind == "tokens"])
+@pytest.mark.parametrize("model", models(of_tokens=True))
 def test_tokens_go_through_every_door_but_train(model: str) -> None:
     found = {door: through(door, model, (16,), None) for door in DOORS}
     assert found.pop("train") == "refused"
@@ -100,7 +111,7 @@ def test_tokens_go_through_every_door_but_train(model: str) -> None:
 
 
 @pytest.mark.parametrize("data", DATA_SETS)
-@pytest.mark.parametrize("model", [m for m in MODELS if MODELS[m].kind != "tokens"])
+@pytest.mark.parametrize("model", models(of_tokens=False))
 def test_a_model_is_accepted_by_train_if_it_runs_on_the_data(model: str, data: str) -> None:
     """What the table of names says beforehand is what the module does with a batch."""
     about = DATA_SETS[data]

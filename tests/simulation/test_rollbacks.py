@@ -268,7 +268,11 @@ def makespans(
 
 @pytest.mark.parametrize(
     ("interval", "cost", "restart", "mtbf"),
-    [(10.0, 1.0, 2.0, 100.0), (10.0, 5.0, 10.0, 20.0), (60.0, 1.0, 0.0, 30.0)],
+    [
+        (10.0, 1.0, 2.0, 100.0),
+        pytest.param(10.0, 5.0, 10.0, 20.0, marks=pytest.mark.slow),
+        pytest.param(60.0, 1.0, 0.0, 30.0, marks=pytest.mark.slow),
+    ],
 )
 def test_makespans_agree_with_dalys_expectation(
     interval: float, cost: float, restart: float, mtbf: float

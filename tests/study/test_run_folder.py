@@ -295,15 +295,22 @@ def run_that_cannot_start(path: Path, resume: bool) -> None:
         raise InputError("no such network")
 
 
-@pytest.mark.parametrize("resume", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "run", [run_to_an_interrupt, pytest.param(run_that_cannot_start, marks=pytest.mark.slow)]
+    ("run", "resume", "is_second", "every"),
+    [
+        (run_to_an_interrupt, False, False, 4),
+        *(
+            pytest.param(*case, 1, marks=pytest.mark.slow)
+            for case in itertools.product(
+                (run_to_an_interrupt, run_that_cannot_start), (False, True), (False, True)
+            )
+        ),
+    ],
 )
-@pytest.mark.parametrize("is_second", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_at_whatever_step_a_run_is_killed_it_can_be_made_again(
-    run: Callable[..., None], resume: bool, is_second: bool, tmp_path: Path
+    run: Callable[..., None], resume: bool, is_second: bool, every: int, tmp_path: Path
 ) -> None:
-    for step in itertools.count(1):
+    for step in itertools.count(1, every):
         path = tmp_path / f"at{step}-"
         if is_second:
             run_to_an_interrupt(path, False)
@@ -391,7 +398,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
         (lambda f: (f / "metrics.parquet").unlink(), r"metrics\.parquet is missing"),
         (
             lambda f: os.truncate(f / "metrics.parquet", 99),
-            r"metrics\.parquet: no metrics, or",
+            r"metrics\.parquet: the metrics is cut off",
         ),
     ],
 )

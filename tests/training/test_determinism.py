@@ -51,8 +51,8 @@ def rows(clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch, **argument
     [
         {},  # a default run, but for its length
         {"workers": 20, "model": "small_network:model", "data": "small_network:data"},
-        {"algorithm": "fedavg(steps=3)", "workers": 20},
         {"algorithm": "fedbuff(steps=3)", "workers": 6, "optimizer": "adamw", "lr": 0.01},
+        pytest.param({"algorithm": "fedavg(steps=3)", "workers": 20}, marks=pytest.mark.slow),
     ],
 )
 def test_the_load_of_the_machine_changes_no_row(

@@ -56,7 +56,9 @@ def test_exponential_compute_times_make_the_staleness_geometric() -> None:
         assert (staleness == age).mean() == pytest.approx(probability, abs=0.006)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+@pytest.mark.parametrize(
+    "workers", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 16))]
+)
 def test_asynchrony_begets_momentum(workers: int) -> None:
     """Mitliagkas et al., 2016: momentum 1 - 1/W and learning rate eta/W, on average, on x^2/2.
 
@@ -81,7 +83,14 @@ def test_asynchrony_begets_momentum(workers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "bound"), [(2, 1.0), (4, 0.44504), (8, 0.20906), (16, 0.10130), (32, 0.04986)]
+    ("workers", "bound"),
+    [
+        (2, 1.0),
+        (4, 0.44504),
+        pytest.param(8, 0.20906, marks=pytest.mark.slow),
+        pytest.param(16, 0.10130, marks=pytest.mark.slow),
+        pytest.param(32, 0.04986, marks=pytest.mark.slow),
+    ],
 )
 def test_equal_compute_times_are_stable_up_to_the_bound_of_a_constant_delay(
     workers: int, bound: float

@@ -39,7 +39,7 @@ def test_one_thread_makes_textbook_jacobi_sweeps(variant: str) -> None:
     np.testing.assert_allclose(run.x, jacobi(problem, 7), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("timed", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_threads_solve_the_system(variant: str, timed: bool) -> None:
     problem = load_problem(SMALL, seed=1)
@@ -52,7 +52,7 @@ def test_threads_solve_the_system(variant: str, timed: bool) -> None:
     assert (run.recording is not None) == timed
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_bands_stop_only_where_the_residual_is_small(seed: int) -> None:
     # More threads than cores: those without one leave the others at rest against old edges.
     problem = load_problem(SMALL, seed=seed)

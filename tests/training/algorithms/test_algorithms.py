@@ -285,8 +285,7 @@ ROUNDS = {
 LEARNERS = [(name, 1) for name in sorted(ALGORITHMS)] + [("asgd", 2), ("ssgd", 2), ("fedbuff", 2)]
 # Every day one of each way to take part; each algorithm has a formula above as well.
 EVERYDAY = {
-    *(("asgd", 1), ("ssgd", 2), ("ssp", 1), ("fedavg", 1), ("local-sgd", 1), ("ad-psgd", 1)),
-    *(("easgd", 1), ("one-bit-adam", 1), ("streaming-diloco", 1)),
+    *(("asgd", 1), ("ssgd", 2), ("fedavg", 1), ("ad-psgd", 1), ("easgd", 1)),
 }
 
 
