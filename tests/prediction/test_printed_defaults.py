@@ -62,50 +62,52 @@ TENSOR = [*JOB, "--strategy", "tp=4, dp=2"]
 DEFAULTS: list[tuple[list[str], list[str], str, str]] = [
     # Of a captured step on one device.
     (CAPTURED, ["--batch", "8"], "batch", "64"),
-    (CAPTURED, ["--shape", "64"], "shape", "128"),
     (CAPTURED, ["--dtype", "float16"], "dtype", "float32"),
-    (CAPTURED, ["--optimizer", "adam"], "optimizer", "sgd"),
     (CAPTURED, ["--no-train"], "by default", "train yes"),
-    (CAPTURED, ["--foreach"], "by default", "foreach no"),
-    (CAPTURED, ["--dropout"], "by default", "dropout no"),
     ([*CAPTURED, "--batch", "1"], ["--launch", "200us"], "launching an op", "5 us"),
     # Of a job.
-    (JOB[:-4] + JOB[-2:], ["--batch", "4"], "batch", "1"),
     (JOB, ["--strategy", "fsdp"], "strategy", "dp=8"),
-    (JOB, ["--shape", "512"], "shape", "2048"),
     (JOB, ["--duration-cv", "0.5"], "by default", "duration cv 0"),
     (JOB, ["--slowdown", "1.6"], "computing beside collectives", "1.189 times"),
     (FLAT, ["--latency", "10ms"], "cluster", "latency 0 s"),
+    (FLAT, ["--sharing", "serial"], "cluster", "fair sharing"),
+    # Of a strategy; what is after the comma is added to it.
+    (PIPELINE, [", microbatches=8"], "strategy by default", "microbatches=1"),
+    (PIPELINE, [", recompute=yes"], "strategy by default", "recompute=no"),
+    (DDP, [", zero=3"], "strategy by default", "zero=0"),
+    (DDP, [", all_reduce=tree"], "strategy by default", "all_reduce=auto"),
+    (TENSOR, [", sp=yes"], "strategy by default", "sp=no"),
+    (H100, [", float8=yes"], "strategy by default", "float8=no"),
+]
+MORE: list[tuple[list[str], list[str], str, str]] = [
+    # They move an answer, and are printed, by what the others are.
+    (CAPTURED, ["--shape", "64"], "shape", "128"),
+    (CAPTURED, ["--optimizer", "adam"], "optimizer", "sgd"),
+    (CAPTURED, ["--foreach"], "by default", "foreach no"),
+    (CAPTURED, ["--dropout"], "by default", "dropout no"),
+    (JOB[:-4] + JOB[-2:], ["--batch", "4"], "batch", "1"),
+    (JOB, ["--shape", "512"], "shape", "2048"),
     (FLAT, ["--overhead", "10ms"], "cluster", "overhead 0 s"),
     (FLAT, ["--duplex", "half"], "cluster", "full duplex"),
     ([*FLAT, "--latency", "3ms"], ["--no-pipelined"], "cluster", "pipelined"),
-    (FLAT, ["--sharing", "serial"], "cluster", "fair sharing"),
     ([*FLAT, "--strategy", "ps"], ["--servers", "4"], "strategy", "servers=1"),
-    # Of a strategy; what is after the comma is added to it.
-    (PIPELINE, [", microbatches=8"], "strategy by default", "microbatches=1"),
-    (
-        [*JOB, "--strategy", "pp=4, dp=2, microbatches=4"],
-        [", gpipe"],
-        "strategy by default",
-        "1f1b",
-    ),
     (PIPELINE, [", overlap=no"], "strategy by default", "overlap=yes"),
-    (PIPELINE, [", recompute=yes"], "strategy by default", "recompute=no"),
-    (DDP, [", zero=3"], "strategy by default", "zero=0"),
     (DDP, [", bucket=2GiB"], "strategy by default", "bucket=25MiB"),
     (DDP, [", offload=1GB/s"], "strategy by default", "offload=no"),
-    (DDP, [", all_reduce=tree"], "strategy by default", "all_reduce=auto"),
     (FSDP, [", prefetch=0"], "strategy by default", "prefetch=1"),
     (FSDP, [", shard=4"], "strategy by default", "shard=all"),
-    (TENSOR, [", sp=yes"], "strategy by default", "sp=no"),
-    (H100, [", float8=yes"], "strategy by default", "float8=no"),
     (H100, [", offload_optimizer=yes"], "strategy by default", "offload_optimizer=no"),
+    (SEVERAL, [", gpipe"], "strategy by default", "1f1b"),
 ]
 
 
 @pytest.mark.parametrize(
     ("flags", "other", "row", "value"),
-    [pytest.param(*each, id=" ".join([*each[0][1:2], *each[1]])) for each in DEFAULTS],
+    [
+        pytest.param(*each, id=" ".join([*each[0][1:2], *each[1]]), marks=marks)
+        for defaults, marks in ((DEFAULTS, ()), (MORE, pytest.mark.slow))
+        for each in defaults
+    ],
 )
 def test_a_default_that_moves_the_answer_is_printed(
     flags: list[str], other: list[str], row: str, value: str

@@ -147,12 +147,12 @@ def test_a_link_in_what_the_user_types_is_followed(tmp_path: Path) -> None:
 
 
 def planted(names: Iterable[str], of_every_kind: Sequence[str]) -> list[Any]:
-    """Return names of files and what stands in their place: every day links, and for some all."""
+    """Return names of files and what stands in their place: every day all of it for some."""
     return [
         pytest.param(
             name,
             kind,
-            marks=[] if kind == "link" or name in of_every_kind else [pytest.mark.slow],
+            marks=[] if name in of_every_kind else [pytest.mark.slow],
         )
         for name, kind in product(sorted(names), PLANT)
     ]
