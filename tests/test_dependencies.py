@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paracosm.cli.doctor import EXTRAS
-from source_code import parse, parsed
+from source_code import parse
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -51,13 +51,22 @@ def modules_of(requirements: list[str]) -> set[str]:
     return {MODULES.get(name, name) for name in names}
 
 
+NAMED = re.compile(
+    r"""(?:^\s*import\s+|^\s*from\s+(?=[\w.]+\s+import\b)|\b(?:require|check_installed)\(\s*["'])(\w+)""",
+    re.MULTILINE,
+)
+"""What may be a module that is imported or required: parsing a file tells."""
+
+
 def imported(*folders: str) -> set[str]:
     """Return the first part of every module that the code in folders imports, or requires."""
     found = set[str]()
     for folder in folders:
-        read = parsed if folder == "src" else parse  # other tests read the package
         for path in (ROOT / folder).rglob("*.py"):
-            found |= {module.partition(".")[0] for module in _imports(read(path))}
+            text = path.read_text(encoding="utf-8")
+            # Most files have nothing new; to see that takes a hundredth of the time to parse them.
+            if not set(NAMED.findall(text)) <= found | sys.stdlib_module_names:
+                found |= {module.partition(".")[0] for module in _imports(parse(path))}
     return found
 
 

@@ -85,9 +85,9 @@ def test_routes_over_the_same_links_are_one() -> None:
     assert ends(rows, [[0, 1], [1, 0], [0]], [3, 2]) == [6, 6, 6]
 
 
-def test_a_hundred_thousand_flows_at_once() -> None:
+@pytest.mark.parametrize("n", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_many_flows_at_once(n: int) -> None:
     """Sizes 1, 2, ... over 1 byte/ps: the k-th ends when all have had k bytes or all of theirs."""
-    n = 100_000
     got = ends([Row(0, route=0, size=size) for size in range(1, n + 1)], [[0]], [1])
     size = np.arange(1, n + 1)
     assert got == (np.cumsum(size) + size * (n - size)).tolist()

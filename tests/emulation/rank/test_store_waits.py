@@ -19,10 +19,10 @@ from paracosm.emulation.config import whole_number
 from paracosm.emulation.rank import refusals
 from paracosm.errors import InputError
 
-CASES = (("backend", "add", "default", "DistStoreError"),)
+CASES = (("backend", "compare_set", "prefix", "DistStoreError"),)  # one that sleeps in between
 MORE = (
+    ("backend", "add", "default", "DistStoreError"),
     ("backend", "train", "default", "nothing"),
-    ("backend", "compare_set", "prefix", "DistStoreError"),
     ("backend", "get", "file", "DistStoreError"),
     ("backend", "num_keys", "tcp", "DistStoreError"),
     ("backend", "swallow", "hash", "SystemExit"),

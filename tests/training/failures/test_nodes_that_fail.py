@@ -127,17 +127,17 @@ def test_algorithms_that_need_all_workers_refuse_that_they_go(algorithm: str) ->
 
 
 def test_the_share_of_workers_that_are_there_is_that_of_their_turns() -> None:
-    """Exponential turns of 30 s and 10 s, seen for 1,500 s at 16 workers: 75 %, within 4 errors.
+    """Exponential turns of 30 s and 10 s, seen for 750 s at 16 workers: 75 %, within 4 errors.
 
     The share of time there of one has the variance 2 a b / ((a + b) (1/30 + 1/10) t) with a = 3/4,
     b = 1/4 of its time: an integral of a process with the autocorrelation exp(-(1/30 + 1/10) t).
     """
     turns = "onoff(exponential(30s), exponential(10s))"
-    found = timed(algorithm="asgd", workers=16, until="1500s", availability=turns).summary.failures
+    found = timed(algorithm="asgd", workers=16, until="750s", availability=turns).summary.failures
     assert found is not None
-    error = (2 * 0.75 * 0.25 / ((1 / 30 + 1 / 10) * 1500) / 16) ** 0.5
+    error = (2 * 0.75 * 0.25 / ((1 / 30 + 1 / 10) * 750) / 16) ** 0.5
     assert found.restarting == pytest.approx(0.25, abs=4 * error)
-    assert found.absences == pytest.approx(16 * 1500 / 40, rel=0.1)
+    assert found.absences == pytest.approx(16 * 750 / 40, rel=0.1)
 
 
 def test_a_gradient_on_its_way_is_lost_with_its_worker() -> None:
