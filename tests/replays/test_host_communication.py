@@ -18,6 +18,8 @@ from paracosm.replays.outcome import Breakdown
 from paracosm.timeline.kineto import read_kineto
 from paracosm.timeline.kineto.communication import collective_of
 from paracosm.timeline.kineto.host_communication import host_communication
+from paracosm.timeline.kineto.process_groups import groups_of_threads, process_groups
+from paracosm.timeline.kineto.trace import Lane
 
 GLOO = 9  # a thread of gloo's
 
@@ -147,6 +149,124 @@ def test_groups_that_ranges_do_not_tell(tmp_path: Path) -> None:
         replay_traces(paths)
 
 
+WORLD, ROW, COLUMN = (11, 12), (13, 14), (15, 16)  # threads, in the order of the groups
+
+
+def grid_of_ranks(folder: Path, *without: int, groups: bool = True) -> list[Path]:
+    """Write a step of ranks 0, 1 above 2, 3; rank 2 computes until 300, the others until 100.
+
+    After it the rows reduce, then the columns, then all. At 500 each rank calls once more for its
+    row and column, without waiting: rank 3 in another order than the others. Spans of the threads
+    `without` are left out on rank 3.
+    """
+    paths = []
+    for rank in range(4):
+        starts = [300 if rank == 2 else 100]  # of the calls in the row, the column and all
+        starts += [350 if rank in (2, 3) else 150, 400]
+        events = [step(0, 0, 700), op(0, starts[0], thread=1), op(600, 700, thread=1)]
+        ends = [350 if rank in (2, 3) else 150, 400, 450]
+        for call, end, threads in zip(starts, ends, (ROW, COLUMN, WORLD), strict=True):
+            events.append(op(call, call + 10, "c10d::allreduce_", 1))
+            events.append(marked(call + 10, end, thread=threads[0]))
+        both = [("c10d::allreduce_", "gloo:all_reduce", ROW)]
+        both += [("c10d::broadcast_", "gloo:broadcast", COLUMN)]
+        for number, (call, name, threads) in enumerate(both[::-1] if rank == 3 else both):
+            begin = 500 + 10 * number
+            events.append(op(begin, begin + 10, call, 1))
+            events.append(marked(begin + 20, 590, name, threads[1]))
+        events += [op(520, 525, "c10d::barrier", 1), marked(540, 600, "gloo:barrier", WORLD[1])]
+        events = [event for event in events if rank != 3 or event["tid"] not in without]
+        path = write(folder, events, rank, 4)
+        if groups:
+            content = json.loads(path.read_text())
+            members = {"0": [0, 1, 2, 3]}
+            members |= {"1": [0, 1]} if rank < 2 else {"2": [2, 3]}
+            members |= {"4": [1, 3]} if rank % 2 else {"3": [0, 2]}
+            content["distributedInfo"]["pg_config"] = [
+                {"pg_name": name, "backend_config": "cpu:gloo,cuda:gloo", "ranks": ranks}
+                for name, ranks in members.items()
+            ]
+            path.write_text(json.dumps(content))
+        paths.append(path)
+    return paths
+
+
+def test_threads_of_gloo_tell_the_groups(tmp_path: Path) -> None:
+    paths = grid_of_ranks(tmp_path)
+    replays = replay_traces(paths)
+    assert replays.traced.groups == 5  # two rows, two columns, and all
+    assert replays.traced.ungrouped == 0
+    # Rank 3 waits for 2 in its row; 0 waits for 2 in its column, and 1 for 3, from 160 to 360.
+    waiting = [in_us(each)[2] for each in replays.measured.breakdowns]
+    # In the last round all come first at 520, and then at 530: in rank 3's row 2 waits for it, and
+    # in its column it waits for 1.
+    assert waiting == [200, 200, 10, 210]
+    # All are there at 110, leave the row at 150, the column at 200 and the world at 250.
+    what_if = "worker 2: compute 3x faster"
+    assert iteration(paths, what_if) == pytest.approx(700 - 200, abs=0.01)
+
+
+def test_groups_are_not_told_without_both_threads_of_each(tmp_path: Path) -> None:
+    for folder, paths in (
+        ("idle", lambda folder: grid_of_ranks(folder, COLUMN[1])),
+        ("unlisted", lambda folder: grid_of_ranks(folder, groups=False)),
+    ):
+        (tmp_path / folder).mkdir()
+        with pytest.raises(InputError, match=r"rank3\.json: .*let each group communicate twice"):
+            replay_traces(paths(tmp_path / folder))
+
+
+@pytest.mark.parametrize(
+    ("process", "numbers", "expected"),
+    [
+        (100, (130, 101, 102, 131), {101: "a", 102: "a", 130: "b", 131: "b"}),
+        (100, (4, 101, 102, 5), {101: "a", 102: "a", 4: "b", 5: "b"}),  # numbers began again
+        (100, (101, 102, 130), {}),  # one has not worked
+        (99, (130, 101, 102, 131), {}),  # not numbered as Linux does
+    ],
+)
+def test_groups_of_threads(
+    process: int, numbers: tuple[int, ...], expected: dict[int, str]
+) -> None:
+    listed = [{"pg_name": name, "ranks": [0, 1], "backend_config": "cpu:gloo"} for name in "ab"]
+    listed.insert(1, {"pg_name": "c", "ranks": [0, 1], "backend_config": "cuda:nccl"})
+    threads = {number: Lane("thread", "100", str(number)) for number in numbers}
+    lanes = [Lane("thread", "100", str(process)), *threads.values()]
+    told = groups_of_threads(process_groups(listed), threads, lanes)
+    assert {number: group.name for number, group in told.items()} == expected
+
+
+def test_an_only_group_has_all_threads() -> None:
+    (group,) = process_groups([{"pg_name": "0", "ranks": [0, 1], "backend_config": "cpu:gloo"}])
+    assert groups_of_threads([group], {9: Lane("thread", "1", "x")}, []) == {9: group}
+    assert process_groups([{"pg_name": "0"}]) == process_groups(None) == ()
+
+
+def test_all_reduces_of_two_sizes_do_not_meet(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        sizes = {"Input Dims": [[50 + 50 * rank]], "Input type": ["float"]}
+        events = [step(0, 0, 100), op(0, 10), {**marked(20, 50), "args": sizes}]
+        paths.append(write(tmp_path, events, rank, 2))
+    expected = "is all_reduce of 400 bytes .* rank 0 is all_reduce of 200 bytes: .*several groups"
+    with pytest.raises(InputError, match=expected):
+        replay_traces(paths)
+
+
+@pytest.mark.parametrize(("ranks", "peer"), [([0, 1, 2, 3], 1), ([0, 2], -1)])
+def test_the_place_of_a_message_is_a_rank_only_if_all_groups_agree(
+    ranks: list[int], peer: int, tmp_path: Path
+) -> None:
+    called = {**op(0, 20, "c10d::send"), "args": {"Concrete Inputs": ["", "", "1", "0"]}}
+    path = write(tmp_path, [called, marked(5, 10, "gloo:send", MAIN)], 0, 4)
+    content = json.loads(path.read_text())
+    content["distributedInfo"]["pg_config"] = [{"ranks": [0, 1, 2, 3]}, {"ranks": ranks}]
+    path.write_text(json.dumps(content))
+    trace = host_communication(read_kineto(path))
+    (message,) = trace.collectives.values()
+    assert (message.peer, message.place) == (peer, -1)
+
+
 def test_an_imported_graph_says_that_they_are_among_its_ops(tmp_path: Path) -> None:
     path = write(tmp_path, [step(0, 0, 100), op(0, 10), marked(20, 50)])
     notes = str(read_kineto_graph(path).provenance["notes"])
@@ -198,6 +318,59 @@ if __name__ == "__main__":
 """
 
 
+GRID = """
+import sys
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch.profiler import ProfilerActivity, profile, schedule
+
+def train(rank, port):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=4)
+    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    calls = [(torch.ones(1000), rows[rank // 2]), (torch.ones(2000), columns[rank % 2])]
+    calls = calls[::-1] if rank == 3 else calls
+    done = lambda profiler: profiler.export_chrome_trace(f"{sys.argv[1]}/rank{rank}.json")
+    steps = schedule(wait=0, warmup=1, active=6, repeat=1)
+    settings = {"activities": [ProfilerActivity.CPU], "record_shapes": True}
+    with profile(**settings, schedule=steps, on_trace_ready=done) as profiler:
+        for _ in range(7):
+            torch.ones(64, 64) @ torch.ones(64, 64)
+            works = [dist.all_reduce(each, group=group, async_op=True) for each, group in calls]
+            for work in works:
+                work.wait()
+            dist.all_reduce(torch.ones(3000))
+            profiler.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(int(sys.argv[2]),), nprocs=4)
+"""
+
+
+def traced_by_pytorch(job: str, ranks: int, folder: Path) -> list[Path]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (folder / "job.py").write_text(job)
+    command = [sys.executable, "job.py", str(folder), str(port)]
+    subprocess.run(command, cwd=folder, check=True, timeout=300, capture_output=True)
+    return [folder / f"rank{rank}.json" for rank in range(ranks)]
+
+
+@pytest.mark.slow
+def test_a_job_of_pytorch_with_several_groups(tmp_path: Path) -> None:
+    """Each group has a size of its own, so what it meets in is known; rank 3 calls out of order."""
+    traced = replay_traces(traced_by_pytorch(GRID, 4, tmp_path)).traced
+    sizes = {
+        (traced.job.roles[role], size)
+        for program in traced.job.programs
+        for role, size in zip(program.role.tolist(), program.size.tolist(), strict=True)
+        if role >= 0
+    }
+    rows, columns = {("group 1", 4000), ("group 2", 4000)}, {("group 3", 8000), ("group 4", 8000)}
+    assert sizes == {("group 0", 12000), *rows, *columns}
+
+
 def covered(spans: list[tuple[float, float]], begin: float, end: float) -> float:
     """The length of a union within limits."""
     total, reached = 0.0, begin
@@ -212,12 +385,7 @@ def covered(spans: list[tuple[float, float]], begin: float, end: float) -> float
 @pytest.mark.slow
 def test_a_job_of_pytorch(tmp_path: Path) -> None:
     """Computing and exposed communication are those of the spans as they are in the file."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    (tmp_path / "job.py").write_text(JOB)
-    command = [sys.executable, "job.py", str(tmp_path), str(port)]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True)
-    paths = [tmp_path / "rank0.json", tmp_path / "rank1.json"]
+    paths = traced_by_pytorch(JOB, 2, tmp_path)
     replays = replay_traces(paths)
     assert abs(replays.error) < 0.02
     for path, measured in zip(paths, replays.measured.breakdowns, strict=True):

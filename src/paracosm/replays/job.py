@@ -1,6 +1,7 @@
 """Traces of the ranks of a job, as a job that can be replayed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def job_of_traces(
         backend: where traces are taken apart.
         done: called with how many of them are.
     """
-    ranked = _by_rank(traces)
+    ranked = _with_groups(_by_rank(traces))
     if alone and len(ranked) > 1:
         raise InputError(
             "--alone needs the trace of a single rank: leave it out, or give one trace"
@@ -104,6 +105,19 @@ def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:
             )
         ranked[trace.rank] = trace
     return dict(sorted(ranked.items()))
+
+
+def _with_groups(ranked: Mapping[int, KinetoTrace]) -> Mapping[int, KinetoTrace]:
+    """Return traces that all tell the groups of gloo's threads, where there are several, or none.
+
+    What one rank knows and another does not cannot meet: then all collectives are taken for those
+    of all ranks, as they are where there is one group.
+    """
+    traces = ranked.values()
+    several = any(len(trace.groups) > 1 for trace in traces)
+    if several and all(trace.group_of_thread for trace in traces):
+        return ranked
+    return {rank: replace(trace, group_of_thread={}) for rank, trace in ranked.items()}
 
 
 def common_steps(marked: Mapping[Path, Sequence[Step]]) -> tuple[int, ...]:
@@ -204,11 +218,10 @@ def _check(group: Group, paths: Mapping[int, Path]) -> None:
     first, calls = group.ranks[0], group.calls[0]
     for rank, others in zip(group.ranks[1:], group.calls[1:], strict=True):
         for number, (one, other) in enumerate(zip(calls, others, strict=False)):
-            kind, expected = other.calls[0].kind, one.calls[0].kind
-            if kind != expected:
+            if not _may_meet(one, other):
                 raise InputError(
-                    f"{paths[rank]}: collective {number} in {group.label} is {kind} "
-                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is {expected}: "
+                    f"{paths[rank]}: collective {number} in {group.label} is {_called(other)} "
+                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is {_called(one)}: "
                     f"{_why_they_differ(group, other)}"
                 )
         if len(calls) != len(others):
@@ -218,13 +231,33 @@ def _check(group: Group, paths: Mapping[int, Path]) -> None:
             )
 
 
+def _may_meet(one: Communication, other: Communication) -> bool:
+    """Whether two ranks call the same: of an all-reduce of the host also the same size."""
+    if one.calls[0].kind != other.calls[0].kind:
+        return False
+    sizes = {met.calls[0].size for met in (one, other)} - {-1}
+    return len(sizes) < 2 or not one.on_host or one.calls[0].kind != "all_reduce"
+
+
+def _called(met: Communication) -> str:
+    call = met.calls[0]
+    return f"{call.kind} of {call.size:,} bytes" if met.on_host and call.size >= 0 else call.kind
+
+
 def _why_they_differ(group: Group, met: Communication) -> str:
-    if met.on_host and not group.name:
-        return (
-            "the traces are not of the same steps, or the job has several groups, which ranges of "
-            "gloo do not tell; --alone takes collectives of one rank as long as they were"
-        )
-    return "the traces are not of the same steps"
+    if not met.on_host:
+        return "the traces are not of the same steps"
+    why = (
+        "one of its groups has another number of threads of gloo than two"
+        if group.name
+        else "the job has several groups, which ranges of gloo do not tell. Its threads do if both "
+        "of each group work on every rank: let each group communicate twice or more often in what "
+        "is recorded"
+    )
+    return (
+        f"the traces are not of the same steps, or {why}; --alone takes collectives of one rank as "
+        "long as they were"
+    )
 
 
 TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microseconds

@@ -359,8 +359,9 @@ def _peer(call: Collective, rank: int, there: Mapping[int, object], path: Path) 
     way = f"{call.kind} {'to' if call.kind == 'send' else 'from'}"
     if peer < 0:
         raise InputError(
-            f"{path}: {way} a rank that the trace does not name: newer versions of PyTorch do; "
-            "--alone takes messages as long as they were"
+            f"{path}: {way} a rank that the trace does not name: newer versions of PyTorch do, but "
+            "for gloo in a job with several process groups; --alone takes messages as long as they "
+            "were"
         )
     if peer not in there:
         raise InputError(

@@ -127,6 +127,11 @@ def looks_like_communication(kernel: str) -> bool:
     return _ALIKE.search(plain) is not None and _NOT_ALIKE.search(plain) is None
 
 
+def is_on_gloo_thread(name: str) -> bool:
+    """Whether a range is on the thread of gloo that communicates, not on the one that called it."""
+    return name.startswith("gloo:") and collective_of(name) not in MESSAGES
+
+
 @dataclass(frozen=True)
 class NamedKernels:
     """What the user says of kernels by patterns, before what their names say; the first counts."""

@@ -5,6 +5,10 @@ threads of their own, and the range is on that thread, from when it begins (`Asy
 PyTorch's ProcessGroupGloo.cpp). All others, and gloo's messages, are marked on the thread that
 calls them, from the call to the end (`Work::Work` in its Work.cpp). The call itself is an op of
 "c10d", which enqueues and returns; the host waits later, between ops or in `wait_tensor`.
+
+Neither says its process group. That of a collective of gloo's is the one that its thread works for.
+A message has the place in its group of the other end: which rank that is, is known where it is the
+same one in all groups.
 """
 
 import re
@@ -16,7 +20,7 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.timeline.kineto.categories import CATEGORIES
-from paracosm.timeline.kineto.communication import HOST_BACKENDS, MESSAGES, collective_of
+from paracosm.timeline.kineto.communication import HOST_BACKENDS, collective_of, is_on_gloo_thread
 from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Lane, Ranges, counted
 
 _RANGE = re.compile(rf"({'|'.join(HOST_BACKENDS)}):\w")
@@ -35,7 +39,7 @@ def host_communication(trace: KinetoTrace) -> KinetoTrace:
     if not spans:
         return trace
     kinds = {row: collective_of(trace.text(row)) for row in spans}
-    on_thread = [row for row in spans if _has_thread(trace.text(row), kinds[row])]
+    on_thread = [row for row in spans if is_on_gloo_thread(trace.text(row))]
     calls = _calls(trace, kinds, set(on_thread))
     category, lane, correlation = trace.category.copy(), trace.lane.copy(), trace.correlation.copy()
     category[_rows(trace, _WAIT, "op")] = _NAMED
@@ -46,7 +50,9 @@ def host_communication(trace: KinetoTrace) -> KinetoTrace:
         call = calls.get(row)
         described = trace.collectives.get(-1 if call is None else call, Collective(""))
         own = replace(trace.collectives.get(row, described), kind=kinds[row], place=described.place)
-        collectives[row] = own
+        if (group := trace.group_of_thread.get(int(trace.lane[row]))) and row in on_thread:
+            own = replace(own, group=group.name, group_size=len(group.ranks), ranks=group.ranks)
+        collectives[row] = _with_peer(own, trace)
         category[row], correlation[row] = _KERNEL, number
         place = _lane(trace, row, own, row in on_thread)
         lane[row] = lanes.setdefault(place, len(lanes))
@@ -78,9 +84,13 @@ def _rows(trace: KinetoTrace, pattern: re.Pattern[str], *categories: str) -> Int
     return rows[np.isin(trace.name[rows], codes)]
 
 
-def _has_thread(name: str, kind: str) -> bool:
-    """Whether a range is on the thread that communicates, and not on the one that called it."""
-    return name.startswith("gloo:") and kind not in MESSAGES
+def _with_peer(own: Collective, trace: KinetoTrace) -> Collective:
+    """Return a message of one of several groups with its other end, if all say the same rank."""
+    if not own.is_message or own.place < 0 or own.peer >= 0 or len(trace.groups) < 2:
+        return own
+    at_place = {group.ranks[own.place] for group in trace.groups if own.place < len(group.ranks)}
+    others = at_place - {trace.rank}
+    return replace(own, place=-1, peer=others.pop() if len(others) == 1 else -1)
 
 
 def _lane(trace: KinetoTrace, row: int, own: Collective, on_thread: bool) -> Lane:

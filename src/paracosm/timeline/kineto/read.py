@@ -28,8 +28,10 @@ from paracosm.timeline.kineto.communication import (
     BY_NAME,
     HOST_BACKENDS,
     NamedKernels,
+    is_on_gloo_thread,
     looks_like_communication,
 )
+from paracosm.timeline.kineto.process_groups import groups_of_threads, process_groups
 from paracosm.timeline.kineto.rows import Rows, Table
 from paracosm.timeline.kineto.scan import Scanner
 from paracosm.timeline.kineto.trace import (
@@ -37,6 +39,7 @@ from paracosm.timeline.kineto.trace import (
     Inputs,
     KinetoTrace,
     Lane,
+    ProcessGroup,
     Synchronisation,
     counted,
     is_annotation,
@@ -181,7 +184,8 @@ class KinetoFile:
         self._details: dict[Collective | Synchronisation, int] = {}
         self._inputs: dict[int, Inputs] = {}
         self._base = 0  # nanoseconds
-        self._only_group: tuple[int, ...] = ()  # the ranks of the only process group
+        self._groups: tuple[ProcessGroup, ...] = ()
+        self._group_of_thread: dict[int, ProcessGroup] = {}  # by lane
         self._between = (-_LATEST, _LATEST)  # nanoseconds in which spans begin
         self._unfinished = 0
         self._uncorrelated = 0
@@ -348,7 +352,8 @@ class KinetoFile:
                     f"to {MOST_RANKS:,}"
                 )
             setattr(self, key, number)
-        self._only_group = _only_group(distributed.get("pg_config"))
+        self._groups = process_groups(distributed.get("pg_config"))
+        self._group_of_thread = self._groups_of_threads()
         self._base = number_of(header.get("baseTimeNanoseconds"), 0)
         waits = any(isinstance(detail, Synchronisation) for detail in self._details)
         missing = {
@@ -359,6 +364,16 @@ class KinetoFile:
         }
         self.missing = tuple(what for what, lacks in missing.items() if lacks)
         self.notes = tuple(self._noted())
+
+    def _groups_of_threads(self) -> dict[int, ProcessGroup]:
+        codes = [code for name, code in self._names.items() if is_on_gloo_thread(name)]
+        if not codes or not self._groups:
+            return {}
+        on_gloo = np.unique(self._rows.where(lambda rows: np.isin(rows["name"], codes))["lane"])
+        lanes = tuple(self._lanes)
+        return groups_of_threads(
+            self._groups, {number: lanes[number] for number in on_gloo.tolist()}, lanes
+        )
 
     def _nothing(self) -> str:
         """Say why there are no spans."""
@@ -516,11 +531,12 @@ class KinetoFile:
         on_host = [code for name, code in self._names.items() if name.startswith(_ON_HOST)]
         # Beside a device, a range of the host's may be open while something else is launched.
         passed_over = np.isin(rows["name"][order], on_host) & has_device
+        only_group = self._groups[0].ranks if len(self._groups) == 1 else ()
         for row in np.flatnonzero((detail >= 0) & ~passed_over).tolist():
             call = texts[detail[row]]
             if isinstance(call, Collective):
                 silent = not (call.ranks or call.group or call.group_size)
-                collectives[row] = replace(call, ranks=self._only_group) if silent else call
+                collectives[row] = replace(call, ranks=only_group) if silent else call
             else:
                 waits[row] = replace(call, recorded=int(record[row]))
         return KinetoTrace(
@@ -547,18 +563,10 @@ class KinetoFile:
             missing=self.missing,
             notes=self.notes,
             named=self.named,
+            groups=self._groups,
+            group_of_thread=self._group_of_thread,
             untimed=frozenset(self._untimed.union(rows["correlation"][displaced].tolist())),
         )
-
-
-def _only_group(groups: Any) -> tuple[int, ...]:
-    """Return the ranks of the only process group of a job ("pg_config"); empty if it has more."""
-    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
-        return ()
-    ranks = groups[0].get("ranks")
-    if not isinstance(ranks, list) or len(ranks) > MOST_RANKS:
-        return ()
-    return tuple(ranks) if all(type(rank) is int and rank >= 0 for rank in ranks) else ()
 
 
 def _displaced(rows: Table) -> Bools:

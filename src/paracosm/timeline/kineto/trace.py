@@ -49,6 +49,15 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A process group of torch.distributed."""
+
+    name: str
+    ranks: tuple[int, ...]  # in the group's order
+    on_gloo: bool  # whether gloo is one of its backends
+
+
+@dataclass(frozen=True, slots=True)
 class Synchronisation:
     """The profiler's record of a wait."""
 
@@ -95,6 +104,9 @@ class KinetoTrace:
     # Correlations of spans of the device that were left out: when they ran is not known.
     untimed: frozenset[int]
     named: NamedKernels  # which kernels communicate, as the user says
+    groups: tuple[ProcessGroup, ...]  # of this rank, in the order in which they were made
+    # By lane, the group that a thread of gloo works for; empty where it is not certain.
+    group_of_thread: Mapping[int, ProcessGroup]
 
     def __len__(self) -> int:
         return len(self.begin)
