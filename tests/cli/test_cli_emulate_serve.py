@@ -121,7 +121,10 @@ def test_a_rank_started_by_hand_runs_to_its_end(script: Path, tmp_path: Path) ->
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sign", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_an_interrupt_ends_it_in_good_order(sign: int, code: int, tmp_path: Path) -> None:
     server = serve(free_port(), "--out", tmp_path / "run")
     assert server.stdout is not None

@@ -121,7 +121,7 @@ def test_short_periods_cost_what_they_are() -> None:
     [
         "slow(2x, 1s) on worker 0 every 1ns",
         pytest.param("slow(2x, 1ns) on worker 0 every 1ns", marks=pytest.mark.slow),
-        "slow(2x, 1ns) on worker 1 every 1ns",
+        pytest.param("slow(2x, 1ns) on worker 1 every 1ns", marks=pytest.mark.slow),
         pytest.param("slow(1.0001x, 1s) every 1us", marks=pytest.mark.slow),
     ],
 )

@@ -28,9 +28,16 @@ STEPS = {
     "sparse gradients of bags": CaptureOptions("tiny_models:bag", batch=2, optimizer="adagrad"),
     "forward pass": CaptureOptions("tiny_models:gpt", batch=2, train=False),
 }
+EVERYDAY = {
+    *("convolutions, foreach", "attention, dropout", "recurrence with a buffer"),
+    *("sparse gradients", "sparse gradients of bags"),
+}
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in STEPS],
+)
 def test_every_op_of_a_step_runs_again_and_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

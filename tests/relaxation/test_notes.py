@@ -62,12 +62,12 @@ def test_figure_3() -> None:
         (10, 10, "completion", 209),
         (10, 10, "gauss-seidel", 141),
         (10, 10, "start", 344),
-        (20, 20, "completion", 727),
         (20, 20, "gauss-seidel", 491),
-        (20, 20, "start", 1200),
         (20, 201, "completion", 613),
-        (20, 201, "gauss-seidel", 497),
-        (20, 201, "start", 1321),
+        pytest.param(20, 20, "completion", 727, marks=pytest.mark.slow),
+        pytest.param(20, 20, "start", 1200, marks=pytest.mark.slow),
+        pytest.param(20, 201, "gauss-seidel", 497, marks=pytest.mark.slow),
+        pytest.param(20, 201, "start", 1321, marks=pytest.mark.slow),
     ],
 )
 def test_when_a_processor_reads_decides(
@@ -87,7 +87,11 @@ def slowed(who: int, factor: float, read: str, seed: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("read", "expected", "spread"), [("start", 4.34, 0.17), ("completion", 4.05, 0.12)]
+    ("read", "expected", "spread"),
+    [
+        pytest.param("start", 4.34, 0.17, marks=pytest.mark.slow),
+        ("completion", 4.05, 0.12),
+    ],
 )
 def test_figure_4_with_a_slow_processor_in_the_middle(
     read: str, expected: float, spread: float
@@ -113,7 +117,7 @@ def test_figure_4_is_monotone_and_far_below_the_slow_down() -> None:
     ("read", "expected"),
     [
         ("start", [2823, 3341, 3366, 3396, 3449, 3522]),
-        ("completion", [2039, 2073, 2101, 2139, 2189, 2253]),
+        pytest.param("completion", [2039, 2073, 2101, 2139, 2189, 2253], marks=pytest.mark.slow),
     ],
 )
 def test_figure_5(read: str, expected: list[float]) -> None:
@@ -138,7 +142,10 @@ def test_figure_5(read: str, expected: list[float]) -> None:
 FAULT = "uniform(-100, 100) at random"
 
 
-@pytest.mark.parametrize(("read", "expected"), [("start", 1.84), ("completion", 1.99)])
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [("start", 1.84), pytest.param("completion", 1.99, marks=pytest.mark.slow)],
+)
 def test_figure_11_without_checkpoints(read: str, expected: float) -> None:
     """The time of the fault, uniform over the run, decides most: so it is taken out of the mean."""
     ratios, when = [], []

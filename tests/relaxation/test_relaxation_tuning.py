@@ -354,7 +354,10 @@ def test_the_files_hold_the_search(tmp_path: Path) -> None:
     ("space", "policy", "figures"),
     [
         ("omega=1..500s", "alpha=2, cost=1s", ["omega"]),
-        ("alpha=0.9..1, omega=1..5s", "cost=1s", ["landscape", "alpha", "omega"]),
+        pytest.param(
+            *("alpha=0.9..1, omega=1..5s", "cost=1s", ["landscape", "alpha", "omega"]),
+            marks=pytest.mark.slow,
+        ),
         ("alpha=1.05..9, omega=1..500s", "cost=1s", ["landscape", "alpha", "omega"]),
     ],
 )

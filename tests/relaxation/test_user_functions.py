@@ -54,7 +54,7 @@ PLAIN: dict[str, Any] = {"method": jacobi, "pattern": strips, "time": spread}
 COMPILED = {place: numba.njit(function) for place, function in PLAIN.items()}
 
 
-@pytest.mark.parametrize("read", ["start", "completion"])
+@pytest.mark.parametrize("read", ["start", pytest.param("completion", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "places", [["method"], ["pattern"], ["time"], ["method", "pattern", "time"]]
 )
@@ -64,7 +64,7 @@ def test_plain_python_does_what_the_built_in_does(read: str, places: list[str]) 
     same(relax(PROBLEM, **mine, **GIVEN, read=read), expected)
 
 
-@pytest.mark.parametrize("read", ["start", "completion"])
+@pytest.mark.parametrize("read", ["start", pytest.param("completion", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("places", [["method"], ["method", "pattern", "time"]])
 def test_compiled_functions_do_what_the_built_in_does(read: str, places: list[str]) -> None:
     expected = relax(PROBLEM, **BUILT_IN, **GIVEN, read=read)

@@ -223,7 +223,12 @@ def test_what_ran_before_the_window_is_there_and_is_not_waited_for(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "file", ["event_sync.json.gz", "event_sync_streams.json.gz", "resnet.json.gz"]
+    "file",
+    [
+        "event_sync.json.gz",
+        "event_sync_streams.json.gz",
+        pytest.param("resnet.json.gz", marks=pytest.mark.slow),
+    ],
 )
 def test_real_traces_are_played_as_they_were(file: str) -> None:
     traced = read_job([DATA / file])

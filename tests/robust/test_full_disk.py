@@ -114,17 +114,25 @@ def full_after(size: int, arguments: list[str]) -> Child:
 
 SIZE_VARIES = {"relax measure"}  # real threads make as many updates as they come to
 
-EVERYDAY = {"train", "db merge"}
+EVERYDAY = ("train", "db merge")
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in COMMANDS]
+    ("name", "sizes"),
+    [
+        *((name, FULL_AFTER[::3]) for name in EVERYDAY),
+        *(pytest.param(name, FULL_AFTER, marks=pytest.mark.slow) for name in COMMANDS),
+    ],
 )
 def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
-    name: str, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    sizes: tuple[int, ...],
+    places: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codes = []
-    for size in FULL_AFTER:
+    for size in sizes:
         out = tmp_path / str(size)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / f"{size}.config"))
         child = full_after(size, shlex.split(COMMANDS[name].format(**places, out=out)))

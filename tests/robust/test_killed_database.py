@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from forked import forked
 
 from paracosm.profiling.database import ProfileDatabase
@@ -16,16 +17,16 @@ from paracosm.profiling.database import ProfileDatabase
 sys.path.append(str(Path(__file__).parents[1] / "profiling"))
 from some_timings import timing
 
-KILLS = 20
 BATCH = 40  # timings of one `add`
 
 
-def test_no_committed_timing_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_no_committed_timing_is_lost(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "profiles.db"
     ProfileDatabase.open(path, create=True).close()
     moments = random.Random(5)
     committed = set[str]()
-    for life in range(KILLS):
+    for life in range(kills):
         told, tell = os.pipe()
 
         def add_for_ever(life: int = life, tell: int = tell) -> int:
@@ -53,4 +54,4 @@ def test_no_committed_timing_is_lost(tmp_path: Path) -> None:
             of_batch = Counter(stored.key.rpartition(".")[0] for stored in database.timings())
         assert committed <= of_batch.keys()
         assert set(of_batch.values()) <= {BATCH}
-    assert len(committed) >= KILLS
+    assert len(committed) >= kills

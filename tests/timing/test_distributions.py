@@ -77,12 +77,12 @@ def test_family_against_scipy(ours, theirs):
     [
         Empirical(SAMPLES),
         KernelDensity(SAMPLES),
-        KernelDensity(SAMPLES, 0.01),
+        pytest.param(KernelDensity(SAMPLES, 0.01), marks=pytest.mark.slow),
         LogKernelDensity(SAMPLES, 0.3),
-        Slowdown(Lognormal(0.02, 0.1), 10, 0.01),
+        pytest.param(Slowdown(Lognormal(0.02, 0.1), 10, 0.01), marks=pytest.mark.slow),
         Slowdown(KernelDensity(SAMPLES, 0.01), 3, 0.4),
-        Slowdown(Exponential(0.02), 3, 1.0),
-        Slowdown(Exponential(0.02), 3, 0.0),
+        pytest.param(Slowdown(Exponential(0.02), 3, 1.0), marks=pytest.mark.slow),
+        pytest.param(Slowdown(Exponential(0.02), 3, 0.0), marks=pytest.mark.slow),
     ],
 )
 def test_mean_is_the_integral_over_all_draws(distribution):

@@ -55,7 +55,10 @@ def test_two_sums_a_layer_each_way(gpt: Graph) -> None:
     assert collectives(replayed(replica_of(gpt), "tp=2").job)["all-reduce"] == 4 * 6
 
 
-@pytest.mark.parametrize(("model", "layers"), [("bert-base", 12), ("tiny_models:llama", 2)])
+@pytest.mark.parametrize(
+    ("model", "layers"),
+    [pytest.param("bert-base", 12, marks=pytest.mark.slow), ("tiny_models:llama", 2)],
+)
 def test_two_sums_a_layer_each_way_of_other_models(
     model: str, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,10 @@ def captured(request: pytest.FixtureRequest) -> Graph:
     return capture(CaptureOptions(model, batch=2, shape=shape, optimizer=optimizer, foreach=True))
 
 
-@pytest.mark.parametrize("launch", [None, 0.0, 5e-6, 1e-3])
+@pytest.mark.parametrize(
+    "launch",
+    [None, 5e-6, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.0, 1e-3))],
+)
 def test_one_device_holds_what_the_graph_holds(captured: Graph, launch: float | None) -> None:
     """Also where the host runs ahead: it hands back memory in the order in which it issues."""
     times = np.random.default_rng(7).uniform(1e-6, 1e-4, len(captured))

@@ -48,7 +48,9 @@ def made_by(model: StreamModel, *, noise: float = 0.0, steps: int = 30) -> JobPr
     return replace(profile, end=end)
 
 
-@pytest.mark.parametrize("window", [262_144.0, 1.0 * MB, 3.0 * MB])
+@pytest.mark.parametrize(
+    "window", [262_144.0, pytest.param(1.0 * MB, marks=pytest.mark.slow), 3.0 * MB]
+)
 def test_bandwidth_window_alpha_and_beta_are_found_again(window: float) -> None:
     truth = StreamModel(24e6, window, alpha=3e-9, beta=2e-3)
     fit = fit_streams(made_by(truth))

@@ -56,7 +56,7 @@ def test_the_steady_state_does_not_depend_on_a_common_start() -> None:
     assert predict_throughput(job_of(PROFILE), 2, 0) != predict_throughput(job_of(PROFILE), 2, 1)
 
 
-@pytest.mark.parametrize("habits", [{}, {"share_sigma": 0.5}])
+@pytest.mark.parametrize("habits", [pytest.param({}, marks=pytest.mark.slow), {"share_sigma": 0.5}])
 def test_the_standard_error_is_how_far_other_seeds_are_off(habits: dict[str, Any]) -> None:
     """What stands behind the sign ± of a throughput, against sixty simulations of the same job."""
     job = job_of(PROFILE, workers=2, **habits)
@@ -76,7 +76,13 @@ def uneven_steps(variation: float) -> JobProfile:
     return serial_profile(begin=end - spans, end=end, step_begin=begin, step_end=ends)
 
 
-@pytest.mark.parametrize(("workers", "variation"), [(2, 0.3), (4, 0.1), (4, 0.3), (8, 0.3)])
+@pytest.mark.parametrize(
+    ("workers", "variation"),
+    [
+        (4, 0.3),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 0.3), (4, 0.1), (8, 0.3))),
+    ],
+)
 @pytest.mark.parametrize("start", ["steady", "together"])
 def test_spread_holds_most_measurements(start: Any, workers: int, variation: float) -> None:
     """Measurements of other seeds: 60 to 80 % within one deviation, and 90 % within two."""

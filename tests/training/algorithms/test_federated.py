@@ -125,7 +125,7 @@ def by_a_plain_loop(algorithm: str) -> torch.Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in CASES[algorithm]()])
 
 
-@pytest.mark.parametrize("lookahead", ["off", "auto", "vmap"])
+@pytest.mark.parametrize("lookahead", ["off", "auto", pytest.param("vmap", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", CASES)
 def test_it_is_what_a_plain_loop_makes_of_it(algorithm: str, lookahead: str) -> None:
     own = OF_ONE_BIT if algorithm.startswith("one-bit-adam") else {}

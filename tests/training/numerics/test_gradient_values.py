@@ -70,7 +70,16 @@ def test_mlp_against_a_backward_pass_by_hand(mode: str) -> None:
 
 
 @pytest.mark.parametrize("servers", [1, 3])
-@pytest.mark.parametrize("name", ["mlp", "mlp(layers=2)", "paper-cnn", "resnet20", "resnet18"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlp",
+        "mlp(layers=2)",
+        "paper-cnn",
+        "resnet20",
+        pytest.param("resnet18", marks=pytest.mark.slow),
+    ],
+)
 def test_one_by_one_is_plain_pytorch_to_the_bit(name: str, servers: int) -> None:
     model = build_model(name, DIGITS, 0)
     layout = ParameterLayout.of(model.module, servers)

@@ -97,6 +97,7 @@ def test_parameters_that_workers_share_travel_once_with_a_task() -> None:
     assert own - one == pytest.approx((200 - tasks) * of_parameters, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_training_is_the_same_to_the_bit_however_many_workers_compute_it(dask: Backend) -> None:
     job = TrainConfig(workers=6, updates=30, compute="lognormal(20ms, 0.3)", lookahead="off")
     alone = train(job, seed=1)

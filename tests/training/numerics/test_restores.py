@@ -94,8 +94,15 @@ def test_losses_are_those_of_a_plain_program_over_what_lasts() -> None:
     assert last == pytest.approx({name: newest[name] for name in last}, abs=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd(momentum=0.9)", "adam"])
-@pytest.mark.parametrize("algorithm", ["asgd", "fedbuff(buffer=1)"])
+@pytest.mark.parametrize(
+    ("algorithm", "optimizer"),
+    [
+        ("asgd", "adam"),
+        ("fedbuff(buffer=1)", "sgd(momentum=0.9)"),
+        pytest.param("asgd", "sgd(momentum=0.9)", marks=pytest.mark.slow),
+        pytest.param("fedbuff(buffer=1)", "adam", marks=pytest.mark.slow),
+    ],
+)
 def test_the_state_of_optimizers_is_restored(optimizer: str, algorithm: str) -> None:
     """As if what is lost had never been asked for."""
     given: dict[str, Any] = {"workers": WORKERS, "optimizer": optimizer, "lr": 0.01}
