@@ -133,7 +133,8 @@ def test_a_plan_is_the_same_on_several_processes(tmp_path: Path, small: PlanSumm
     assert several == alone
 
 
-@pytest.mark.parametrize("at", [4, 11])  # with the first seed, and with the second
+# With the first seed, and with the second.
+@pytest.mark.parametrize("at", [pytest.param(4, marks=pytest.mark.slow), 11])
 def test_an_interrupted_plan_goes_on_where_it_stopped(
     tmp_path: Path, small: PlanSummary, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
