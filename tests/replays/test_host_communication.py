@@ -236,6 +236,14 @@ def test_groups_of_threads(
     assert {number: group.name for number, group in told.items()} == expected
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "main", "-5"])
+def test_threads_without_a_number_tell_no_groups(number: str) -> None:
+    listed = [{"pg_name": name, "ranks": [0, 1], "backend_config": "gloo"} for name in "ab"]
+    lanes = [Lane("thread", "1", text) for text in ("1", "2", "3", "4", number)]
+    threads = dict(enumerate(lanes[1:]))
+    assert groups_of_threads(process_groups(listed), threads, lanes) == {}
+
+
 def test_an_only_group_has_all_threads() -> None:
     (group,) = process_groups([{"pg_name": "0", "ranks": [0, 1], "backend_config": "cpu:gloo"}])
     assert groups_of_threads([group], {9: Lane("thread", "1", "x")}, []) == {9: group}

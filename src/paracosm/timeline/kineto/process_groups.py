@@ -9,7 +9,7 @@ its own, and the header of a trace lists the groups of its rank in the order in 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from paracosm.timeline.kineto.arguments import MOST_RANKS
+from paracosm.timeline.kineto.arguments import MOST_RANKS, number_of
 from paracosm.timeline.kineto.trace import Lane, ProcessGroup
 
 THREADS = 2
@@ -50,10 +50,12 @@ def groups_of_threads(
     if len(made) == 1:
         return dict.fromkeys(threads, made[0])
     owners = {lane.owner for lane in threads.values()}
-    numbers = {key: int(lane.number) for key, lane in threads.items() if lane.number.isdecimal()}
+    numbers = {key: number_of(lane.number, -1) for key, lane in threads.items()}
     first = [lane for lane in lanes if lane.owner in owners and lane.owner == lane.number]
-    if len(first) != len(owners) or len(owners) != 1 or len(numbers) != THREADS * len(made):
+    if len(owners) != 1 or len(first) != 1 or len(numbers) != THREADS * len(made):
         return {}
-    start = int(first[0].number)
+    start = number_of(first[0].number, -1)
+    if min(start, *numbers.values()) < 0:
+        return {}
     in_order = sorted(numbers, key=lambda key: (numbers[key] < start, numbers[key]))
     return {key: made[at // THREADS] for at, key in enumerate(in_order)}
