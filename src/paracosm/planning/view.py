@@ -22,12 +22,12 @@ from paracosm.results.view import (
     Run,
     Table,
     View,
+    assumed_values,
     assuming,
     counted,
     figure,
     table,
     template,
-    what_is_assumed,
 )
 from paracosm.units import format_between, format_number
 
@@ -66,7 +66,7 @@ def sentence(summary: PlanSummary) -> str:
         cost = cost_text(summary, cheapest.cost)
         text += f"; cheapest: {_name(cheapest)}, {_time(cheapest)}, {cost}"
     text += f"{_not_apart(summary, summary.as_cheap, 'cost')}."
-    assumed = assuming(what_is_assumed(summary.durations, ("latency", "bandwidth")))
+    assumed = assuming(assumed_values(summary.durations, ("latency", "bandwidth")))
     return f"{text} {assumed}" if assumed else text
 
 

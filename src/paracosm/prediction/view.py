@@ -46,6 +46,8 @@ from paracosm.results.view import (
     Trial,
     Trials,
     View,
+    assumed_hardware,
+    assumed_values,
     assuming,
     counted,
     figure,
@@ -115,11 +117,9 @@ def what_is_assumed(origins: Mapping[str, str], limit: str) -> list[str]:
     """
     parts = [ONE_EACH] * (ONE_EACH in origins)
     parts += ["the default software"] * (BY_DEFAULT in origins.get("software", ""))
-    assumed = [name for name, text in origins.items() if text.startswith("assumed: ")]
-    if limit == "Launching" and "launching an op" in assumed:
-        parts.append(f"{origins['launching an op'].removeprefix('assumed: ')} to launch an op")
-    felt = ("peak_tflops of ", *(("usable of ", "latency of ") if limit == "Communication" else ()))
-    return parts + [name.replace("_", " ") for name in assumed if name.startswith(felt)]
+    launching = assumed_values(origins, ["launching an op"] if limit == "Launching" else [])
+    parts += [f"{text} to launch an op" for text in launching]
+    return parts + assumed_hardware(origins, waits_for_links=limit == "Communication")
 
 
 def step_text(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:

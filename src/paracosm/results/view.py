@@ -252,10 +252,17 @@ def assuming(parts: Sequence[str]) -> str | None:
     return f"Assuming {', '.join(rest)}{' and ' * bool(rest)}{last}." if last else None
 
 
-def what_is_assumed(origins: Mapping[str, str], names: Sequence[str]) -> list[str]:
+def assumed_values(origins: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """Return what these kinds of time are assumed to be, of those that nobody has given."""
     texts = (origins.get(name, "").partition(ASSUMED) for name in names)
     return [text for before, mark, text in texts if mark and not before]
+
+
+def assumed_hardware(origins: Mapping[str, str], *, waits_for_links: bool) -> list[str]:
+    """Return the figures of hardware that no document gives, and that move an answer."""
+    felt = ("peak_tflops of ", *(("usable of ", "latency of ") if waits_for_links else ()))
+    names = [name for name, text in origins.items() if text.startswith(ASSUMED)]
+    return [name.replace("_", " ") for name in names if name.startswith(felt)]
 
 
 def counted(count: int, noun: str) -> str:

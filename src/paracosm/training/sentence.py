@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from paracosm.results import TrainingSummary
-from paracosm.results.view import assuming, counted, percent, what_is_assumed
+from paracosm.results.view import assumed_values, assuming, counted, percent
 from paracosm.units import format_duration, format_energy
 
 _ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be chance
@@ -63,7 +63,7 @@ def _done(summary: TrainingSummary) -> str:
     if summary.failures is not None:
         parts.append(f"{percent(summary.failures.effective)} of the workers' time effective")
     assumed = assuming(
-        what_is_assumed(summary.durations or {}, ("compute", "network", "latency", "bandwidth"))
+        assumed_values(summary.durations or {}, ("compute", "network", "latency", "bandwidth"))
     )
     return f"{'; '.join(parts)}." + (f" {assumed}" if assumed else "")
 

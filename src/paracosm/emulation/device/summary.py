@@ -410,6 +410,7 @@ def _origins(
         "computed",
         "ops": f"{'modelled' if timed is None else 'measured'}: {where}; {of_ops} of their time",
         "host": _host_origin(config, durations),
+        **_assumed_hardware(config),
         **{cost.name: f"given: {format_duration(cost.seconds)} a call" for cost in config.cost},
     }
     if config.device.device.kind == "cpu":
@@ -421,6 +422,16 @@ def _origins(
         "other ranks": "assumed: do what the recorded ones do",
         "sizes in memory": f"recorded: tensors; modelled: the allocator; published: "
         f"{format_size(overhead)} of CUDA and NCCL",
+    }
+
+
+def _assumed_hardware(config: DeviceEmulateConfig) -> dict[str, str]:
+    """Return the figures of the device and of its links that no document gives."""
+    device = f" of {config.device.device.title}"
+    return {
+        name: f"assumed: {why}"
+        for name, why in config.device.assumed.items()
+        if name.endswith(device) or not config.has_links
     }
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from paracosm.emulation.device.assumptions import Assumptions, assumed_in_words
 from paracosm.emulation.device.charts import sections
 from paracosm.price import cost_text
 from paracosm.results import ScriptSummary
-from paracosm.results.view import Table, View, assuming, counted, figure, percent, table
+from paracosm.results.view import (
+    Table,
+    View,
+    assumed_hardware,
+    assumed_values,
+    assuming,
+    counted,
+    figure,
+    percent,
+    table,
+)
 from paracosm.units import format_duration, format_size
 
-_MUCH_HOST = 0.1  # share of an iteration from which on the host is what limits it
+_MUCH = 0.1  # share of an iteration from which on the host, or links, limit it
 
 
 def sentence(summary: ScriptSummary) -> str:
@@ -54,15 +65,16 @@ def assumed_of_script(summary: ScriptSummary) -> list[str]:
     """Return what nobody has given, and moves the answer by more than a tenth.
 
     How unevenly a router loads experts, and how full masks are, nearly always do; what the host
-    takes for an op, where the device waits for it.
+    takes for an op, and a link, where the device waits for it.
     """
     rules, words = Assumptions(), {entry["text"] for entry in summary.assumed}
     parts = ["experts loaded evenly"] * (rules.experts in words)
     parts += ["masks that leave nothing out"] * (rules.masks in words)
-    host = summary.durations.get("host", "")
-    if host.startswith("assumed: ") and (summary.launch_bound or 0.0) >= _MUCH_HOST:
-        parts.append(f"{host.removeprefix('assumed: ')} of the host")
-    return parts
+    if (summary.launch_bound or 0.0) >= _MUCH:
+        parts += [f"{text} of the host" for text in assumed_values(summary.durations, ["host"])]
+    communication = (summary.breakdown or {}).get("exposed_communication", 0.0)
+    waits_for_links = communication >= _MUCH * (summary.iteration_time or inf)
+    return parts + assumed_hardware(summary.durations, waits_for_links=waits_for_links)
 
 
 def _saving(saving: Mapping[str, Any]) -> str:
@@ -98,7 +110,7 @@ def price_text(summary: Mapping[str, Any]) -> str | None:
 
 def _limits(summary: ScriptSummary) -> str:
     waits, host = summary.waits or 0.0, summary.launch_bound or 0.0
-    if host >= _MUCH_HOST and host >= waits:
+    if host >= _MUCH and host >= waits:
         return (
             f"For {percent(host)} of it the device has nothing to do: the host issues ops more "
             "slowly than it computes."
