@@ -88,7 +88,7 @@ def test_a_compiler_that_fails_is_told_and_python_answers(
     st.sampled_from(["fair", "serial"]),
     st.lists(
         st.tuples(
-            st.integers(0, 8),  # tenths of a second since the one before
+            st.integers(0, 8),  # eighths of a second, which floats hold, since the one before
             st.integers(-3, 5),  # until it is ready
             st.sampled_from(["nic in", "nic out", ""]),
             st.integers(0, 2),  # the pool
@@ -106,13 +106,13 @@ def test_ports_are_those_of_python(
     ports, answered = Ports(sharing), answers.AnsweredPorts(library, sharing)
     now, pairs = 100.0, []
     for later, ready, link, pool, needs in messages:
-        now += later / 10
-        fixed, busy, after = (part / 10 for part in needs)
+        now += later / 8
+        fixed, busy, after = (part / 8 for part in needs)
         cost = Cost(fixed, busy, link, after)
         pairs.append(
             (
-                ports.ask(0, (link, pool), 1, now, now + ready / 10, cost),
-                answered.ask((link, pool), now, now + ready / 10, cost),
+                ports.ask(0, (link, pool), 1, now, now + ready / 8, cost),
+                answered.ask((link, pool), now, now + ready / 8, cost),
             )
         )
         # What is known of each by now, which later ones may move.
