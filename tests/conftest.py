@@ -13,7 +13,7 @@ from paracosm import backends
 from paracosm.backends import Backend
 
 # A first example may compile a kernel, and the machine may be busy: time is no reason to fail. The
-# everyday run tries a third of the examples that a test asks for, the same each time;
+# everyday run tries a fifth of the examples that a test asks for, the same each time;
 # `make test-all` tries all, and looks for new ones (--hypothesis-profile explore).
 settings.register_profile("paracosm", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -63,7 +63,7 @@ def _try_fewer_examples(items: list[pytest.Item]) -> None:
     name = "_hypothesis_internal_use_settings"
     for function in {item.obj for item in items if isinstance(item, pytest.Function)}:
         if (own := getattr(function, name, None)) is not None and own.max_examples > 10:
-            setattr(function, name, settings(own, max_examples=max(10, own.max_examples // 3)))
+            setattr(function, name, settings(own, max_examples=max(10, own.max_examples // 5)))
 
 
 @pytest.fixture(scope="session", autouse=True)

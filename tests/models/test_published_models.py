@@ -51,7 +51,13 @@ def test_only_our_own_models_have_no_published_number() -> None:
     assert MODELS.keys() - PUBLISHED.keys() == {"gpt-small", "mlp", "paper-cnn", "resnet20"}
 
 
-@pytest.mark.parametrize("name", MULTIPLY_ADDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "resnet152" else ())
+        for name in MULTIPLY_ADDS
+    ],
+)
 def test_multiply_adds_are_as_many_as_published(name: str) -> None:
     with FlopCounterMode(display=False) as counter:
         build(name)(torch.empty(1, 3, 224, 224, device="meta"))

@@ -49,7 +49,9 @@ def test_candidates_by_hand() -> None:
     assert {each.examples for each in found} == {4}
 
 
-@pytest.mark.parametrize("workers", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "workers", [2, *(pytest.param(workers, marks=pytest.mark.slow) for workers in (4, 8))]
+)
 def test_the_bounded_search_finds_what_trying_all_finds(workers: int) -> None:
     """No bound is above what is predicted, in time or memory; the best of all is the same."""
     config = asked(model="mpt-125m", shape="512")

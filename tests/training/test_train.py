@@ -292,7 +292,9 @@ def test_a_measured_run_is_replayed_to_the_bit(tmp_path: Path) -> None:
     assert column(first, "loss") == column(again, "loss")
 
 
-@pytest.mark.parametrize("servers", [1, 2, 4])
+@pytest.mark.parametrize(
+    "servers", [*(pytest.param(count, marks=pytest.mark.slow) for count in (1, 2)), 4]
+)
 def test_servers_hold_parts_of_one_vector(servers: int) -> None:
     """With nothing to wait for, partitioned synchronous SGD is synchronous SGD."""
     result = run(algorithm="ssgd", servers=servers, updates=20)
