@@ -211,7 +211,7 @@ def _array(context: Any, builder: Any, kind: Any, word: Callable[[int], Any]) ->
 
 def _function(context: Any, builder: Any, kind: Any, address: Any) -> Any:
     function = _utilities.create_struct_proxy(kind)(context, builder)
-    function.c_addr = builder.inttoptr(address, function.c_addr.type)
+    function[0] = builder.inttoptr(address, function[0].type)  # versions of Numba name it differently
     return function._getvalue()
 
 
@@ -237,7 +237,7 @@ def call_address(_: Any, function: Any, arguments: Any) -> Any:
     signature = function.signature
 
     def call(context: Any, builder: Any, _: Any, given: Any) -> Any:
-        address = _utilities.create_struct_proxy(function)(context, builder, value=given[0]).c_addr
+        address = _utilities.create_struct_proxy(function)(context, builder, value=given[0])[0]
         pointer = builder.bitcast(address, context.get_value_type(function.ftype))
         values = _utilities.unpack_tuple(builder, given[1])
         casts = zip(values, arguments.types, signature.args, strict=True)
