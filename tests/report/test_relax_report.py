@@ -219,9 +219,9 @@ def test_every_figure_as_a_file(tmp_path: Path) -> None:
         make_relaxation(tmp_path / "a", faults=2, checkpoints=40),
         make_relaxation(tmp_path / "b", processors=300, sweeps=60, rate=1.2, status="diverged"),
     ]
-    one = write_images(runs[:1], tmp_path / "one", "svg")
+    one = write_images(runs[:1], tmp_path / "one", "png")
     assert [file.stem for file in one] == FIGURES
-    two = write_images(runs, tmp_path / "two", "png")
+    two = write_images(runs, tmp_path / "two", "svg")
     against = ["time_to_tolerance", "sweeps_to_tolerance"]
     assert [file.stem for file in two] == [*against, *FIGURES[:-1], "timeline_1", "timeline_2"]
     assert all(file.stat().st_size > 5000 for file in (*one, *two))

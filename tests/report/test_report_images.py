@@ -42,7 +42,7 @@ def test_svg_files_parse_and_are_the_same_each_time(tmp_path: Path) -> None:
 def test_several_runs_overlay_and_each_has_its_timeline(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / f"run{n}", workers=n) for n in (1, 2, 4, 8)]
     runs.append(make_run(tmp_path / "diverged", status="diverged"))
-    written = write_images(runs, tmp_path / "images")
+    written = write_images(runs, tmp_path / "images", "svg")
     assert [file.stem for file in written] == [
         *("final_loss", "time_to_goal", "updates_to_goal", "throughput"),
         *NAMES[:-1],
