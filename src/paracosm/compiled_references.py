@@ -211,7 +211,8 @@ def _array(context: Any, builder: Any, kind: Any, word: Callable[[int], Any]) ->
 
 def _function(context: Any, builder: Any, kind: Any, address: Any) -> Any:
     function = _utilities.create_struct_proxy(kind)(context, builder)
-    function[0] = builder.inttoptr(address, function[0].type)  # versions of Numba name it differently
+    # The address in C comes first; Numba's versions have several names for it.
+    function[0] = builder.inttoptr(address, function[0].type)
     return function._getvalue()
 
 
