@@ -398,7 +398,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
         (lambda f: (f / "metrics.parquet").unlink(), r"metrics\.parquet is missing"),
         (
             lambda f: os.truncate(f / "metrics.parquet", 99),
-            r"metrics\.parquet: the metrics is cut off",
+            r"metrics\.parquet: the file of metrics is cut off",
         ),
     ],
 )

@@ -116,7 +116,7 @@ def read_stream(path: Path) -> pa.Table:
 def read_metrics(path: Path, name: str | None = None) -> pa.Table:
     """Read a Parquet file of metrics, all of them or those called `name`."""
     only = None if name is None else ("name", name)
-    table = read_parquet(path, "metrics", schema=schema(), only=only)
+    table = read_parquet(path, "file of metrics", schema=schema(), only=only)
     for clock in ("virtual_time", "wall_time"):
         column = table[clock]
         if column.null_count or not np.isfinite(numbers_in(column)).all():
