@@ -55,8 +55,8 @@ def copies(folder: Path, ranks: int) -> list[Path]:
     for rank in range(ranks):
         number = rank % len(texts)
         of_copied, of_rank = (
-            f'"rank": {each}, "world_size": {world}'
-            for each, world in ((number, len(texts)), (rank, ranks))
+            f'"rank": {own}, "world_size": {world}'
+            for own, world in ((number, len(texts)), (rank, ranks))
         )
         text = texts[number].replace(of_copied, of_rank, 1)
         paths.append(folder / f"rank{rank}.json.gz")
@@ -69,8 +69,9 @@ def compare(about: str, commands: list[tuple[int, list[str]]], folder: Path) -> 
     costs = []
     for ranks, command in commands:
         cost = cost_of(command, folder)
-        costs.append(f"{cost.processor:.1f} s, {cost.memory / 1e6:,.0f} MB")
-        print(f"{about.format(f'{ranks:,}')}: {costs[-1]}; {cost.clock:.1f} s", flush=True)
+        seconds = f"{cost.processor:.1f} s ({cost.clock:.1f} by the clock)"
+        costs.append(f"{seconds}, {cost.memory / 1e6:,.0f} MB")
+        print(f"{about.format(f'{ranks:,}')}: {costs[-1]}", flush=True)
     store_result(about.format(", ".join(f"{ranks:,}" for ranks, _ in commands)), "; ".join(costs))
 
 
