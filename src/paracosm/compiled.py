@@ -70,13 +70,16 @@ def _remember_signatures() -> None:
     """Let Numba remember which signature a function has for given types.
 
     It tries all that might fit at each call and operator of each function: an eighth of a
-    compilation. Equal functions with equal candidates are one object.
+    compilation. Equal functions with equal candidates are one object. Where other code compiles a
+    function of its own, nothing is remembered.
     """
     functions: Any = types.functions.BaseFunction
     resolve = functions.get_call_type
 
     def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
         flags = _config_stack.top_or_none()
+        if type(flags) is not _Flags:
+            return resolve(function, context, args, kws)
         key = context, tuple(args), tuple(kws.items()), flags
         signatures = vars(function).setdefault("_signatures", {})
         signature = signatures.get(key)

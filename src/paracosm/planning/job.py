@@ -199,7 +199,7 @@ def assumed_links(
 
 
 def _rate(job: ProfiledJob, workers: int, rule: Rule, seed: int) -> float:
-    """Return the steps per picosecond at the begin of a schedule."""
+    """Return the steps per picosecond at the beginning of a schedule."""
     ends: list[int] = []
     for block in job.schedule(workers, rule, seed):
         ends += block.steps["end"].tolist()
